@@ -110,7 +110,7 @@ func TestFillLeavesSpaceForAReplay(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := compactOptions(false)
-	o.FS, o.CheckpointBytes = disk, 0
+	o.FS, o.CacheBytes, o.CheckpointBytes = disk, 64<<20, 64<<20
 	h := &holeyStore{Store: openTest(t, "/a.ebb", o), t: t, rows: map[TreeID]map[string]string{9: {}}}
 	update(t, h.Store, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	key := func(i int) string { return fmt.Sprintf("%06d", i) }

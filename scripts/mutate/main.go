@@ -201,9 +201,12 @@ func firstFailure(pkg, out string) string {
 // suite is some tests of one package.
 type suite struct{ pkg, tests string }
 
-// suitesOf gives the tests of the mutant's room, then those of the rooms above it, the quickest
-// first.
+// suitesOf gives the test that a mutant names, or the tests of its room, then those of the rooms above
+// it, the quickest first.
 func suitesOf(m mutant) []suite {
+	if s, ok := killers[m.name]; ok {
+		return []suite{s}
+	}
 	all := map[string][]suite{
 		"wal":   {{"wal", "."}, crashes, histories, most},
 		"pager": {{"pager", "."}, {"txn", "Damage|Reopen|Check"}, inPlace, rot, crashes},
