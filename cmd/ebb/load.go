@@ -127,9 +127,11 @@ type loader struct {
 	expired, missing int64
 }
 
-// jsonLines reads a dump in JSON.
+// jsonLines reads a dump in JSON. A field that no dump has is an error: "expires" for "expiry" would
+// make a row that stays for ever.
 func jsonLines(in io.Reader) func() (dumpLine, error) {
 	d := json.NewDecoder(in)
+	d.DisallowUnknownFields()
 	return func() (line dumpLine, err error) {
 		err = d.Decode(&line)
 		return line, err

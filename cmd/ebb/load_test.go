@@ -92,6 +92,7 @@ func TestLoadRefusesWhatIsNoDump(t *testing.T) {
 	for _, text := range []string{
 		"{", "[]", `{"key":"k","value":"v"}`, `{"family":"f","key":"k"}`, `{"family":"f","key_hex":"x","value":""}`,
 		`{"family":"f","key":"k","value":"v","expiry":"soon"}`, `{"family":"__x","key":"k","value":"v"}`,
+		`{"family":"f","key":"k","value":"v","expires":"2030-01-01T00:00:00Z"}`,
 	} {
 		s := newTimedStore(t)
 		file := filepath.Join(t.TempDir(), "dump")
