@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -17,6 +18,7 @@ import (
 // TestCompactKeepsAllFamilies: plain rows, rows that expire, large values, sequences and partitions
 // are the same after it, and again after reopening; the file is shorter.
 func TestCompactKeepsAllFamilies(t *testing.T) {
+	racetest.OneGoroutine(t)
 	fsys, clock := vfs.NewMemory(), newClock()
 	o := &kv.Options{Clock: clock.now, Durability: kv.NoSync}
 	db, err := openfs.Open(fsys, path, o, txn.Options{SegmentSize: 64 << 10})

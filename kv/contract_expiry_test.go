@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -154,6 +155,7 @@ func TestOfAHundredTakersOneWins(t *testing.T) {
 // TestFamilyWithoutExpiriesReadsNoMore opens a store anew for each call, so that each page it
 // touches is read from the file once, and counts these reads.
 func TestFamilyWithoutExpiriesReadsNoMore(t *testing.T) {
+	racetest.OneGoroutine(t)
 	pages := func(timed bool, family string, call func(f *kv.Family) error) uint64 {
 		fsys := vfs.NewMemory()
 		open := func() *kv.DB {

@@ -291,6 +291,7 @@ func accountFor(t *testing.T, all, given map[string]string, lost []kv.Damage, wh
 // TestDamageEndsARangeThatIsNotToldOfIt, one whose OnDamage returns false, and every range of a write
 // transaction.
 func TestDamageEndsARangeThatIsNotToldOfIt(t *testing.T) {
+	racetest.OneGoroutine(t)
 	fsys, stored := damagedStore(t)
 	info, err := fsys.Stat(path)
 	require.NoError(t, err)
@@ -367,6 +368,7 @@ func (f badSectorFile) ReadAt(p []byte, off int64) (int, error) {
 // TestSectorsThatCannotBeReadHideOnlyTheirRows: an I/O error is no damage of the store, and hides only
 // the rows of its page.
 func TestSectorsThatCannotBeReadHideOnlyTheirRows(t *testing.T) {
+	racetest.OneGoroutine(t)
 	fsys, stored := damagedStore(t)
 	info, err := fsys.Stat(path)
 	require.NoError(t, err)

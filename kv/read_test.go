@@ -8,12 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/kv"
 )
 
 // TestCountRangeCountsAsARangeDoes: for random bounds in a tree of several levels, with changes that
 // are not committed yet.
 func TestCountRangeCountsAsARangeDoes(t *testing.T) {
+	racetest.OneGoroutine(t)
 	db := openTest(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	key := func() []byte { return fmt.Appendf(nil, "%06d", rnd.IntN(30_000)) }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -85,6 +86,7 @@ func TestPagesOfDroppedPartitionsComeBackInSteps(t *testing.T) {
 // TestRollingWindowHasASteadySize simulates a hundred days of a partition a day, of which thirty are
 // kept: the file stays within 1.4 times the live data of the steady state.
 func TestRollingWindowHasASteadySize(t *testing.T) {
+	racetest.OneGoroutine(t)
 	const days, kept, rows = 100, 30, 4000
 	fsys, clock := vfs.NewMemory(), newClock()
 	o := &kv.Options{Clock: clock.now, Durability: kv.NoSync, CheckpointBytes: 1 << 20}

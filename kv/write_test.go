@@ -44,6 +44,7 @@ func loggedBy(t *testing.T, db *kv.DB, call func() error) uint64 {
 // deleted by itself, also adjacent ones, as rows with one ttl have that come in the order of their
 // keys.
 func TestRangeOfExpiriesThatLieTogetherIsCut(t *testing.T) {
+	racetest.OneGoroutine(t)
 	const n = 40_000
 	db := manyExpiring(t, n,
 		func(i int) time.Duration { return time.Hour + time.Duration(i/100)*time.Millisecond })
@@ -59,6 +60,7 @@ func TestRangeOfExpiriesThatLieTogetherIsCut(t *testing.T) {
 // TestRangeOfExpiriesThatLieApartTakesItsOwnRows deletes ranges whose expiry rows are mixed with
 // those of other keys, in every density: Check, at the end, proves the indexes row by row.
 func TestRangeOfExpiriesThatLieApartTakesItsOwnRows(t *testing.T) {
+	racetest.OneGoroutine(t)
 	const n = 20_000
 	for name, life := range map[string]func(i int) time.Duration{
 		"anywhere":       func(i int) time.Duration { return time.Duration(1+i*7919%20011) * time.Minute },
@@ -103,6 +105,7 @@ func TestRangeWithoutExpiriesCutsOnlyRows(t *testing.T) {
 // TestClearAndDropCostTheSameWhateverTheyHold measures the log, of families whose rows expire in any
 // order.
 func TestClearAndDropCostTheSameWhateverTheyHold(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for name, remove := range map[string]func(db *kv.DB) error{
 		"clear":  func(db *kv.DB) error { return db.CF("f").Clear() },
 		"drop":   func(db *kv.DB) error { return db.DropCF("f") },
