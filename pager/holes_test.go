@@ -408,10 +408,33 @@ func TestAFullDiskIsAskedOnce(t *testing.T) {
 	require.Positive(t, file.failed, "a put asks, since there may be space again")
 
 	b.disk.SetCapacity(capacity + 8<<20)
+	b.p.Alloc.space.most = b.p.Alloc.space.end // or the file would grow, which tells as well
 	holes := b.p.Alloc.space.holes.n
-	for range 300 {
+	for range 100 {
 		require.True(t, b.put(t, AllocPolicy{}))
 	}
 	require.Less(t, b.p.Alloc.space.holes.n, holes)
+	b.requireRoom(t)
+}
+
+// TestCloseKeepsTheReserve: the next session may begin on a full disk, and deletes.
+func TestCloseKeepsTheReserve(t *testing.T) {
+	b := newHoleBed(t, 5)
+	for range 1000 {
+		require.True(t, b.put(t, AllocPolicy{}))
+	}
+	b.checkpoint(t)
+	for id := Pgid(20); id < 500; id++ {
+		if _, ok := b.live[id]; ok {
+			b.free(t, id, false)
+		}
+	}
+	b.checkpoint(t)
+	a := b.p.Alloc
+	keep := a.reservePages(0)
+	require.Greater(t, a.space.avail.n, keep)
+	dead := a.TakeAllDead(a.Pages())
+	require.NoError(t, a.Punched(dead, a.Punch(dead)))
+	require.Equal(t, keep, a.space.avail.n)
 	b.requireRoom(t)
 }
