@@ -48,6 +48,7 @@ func TestInterruptedCampaignsReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if name == "syncs" {
 				racetest.NotQuick(t)
+				racetest.OneGoroutine(t)
 			}
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
