@@ -236,7 +236,8 @@ func cancelledCompactions() (all []Workload) {
 // Specials are workloads for what sequences do not reach: a sync of relaxed commits alone, and
 // commits in the middle of a checkpoint which fill so much of the next segment that the one after
 // it is made ready before the old ones go, and which are given pages that only the state before
-// has; for loads that fail; and for expired keys that die in other ways than by a purge.
+// has; for loads that fail; for partitions that are dropped after a checkpoint has written them; and
+// for expired keys that die in other ways than by a purge.
 func Specials() []Workload {
 	return spelt(
 		"one relax.0 sync.0 relax.1",
@@ -254,6 +255,7 @@ func Specials() []Workload {
 		"wide many.0 ckpt.1 hold.2 many.3 spoil.4 hold.5 over.6 many.7 ckpt.8",
 		"busy big.0 spoil.1 over.2 ckpt.3",
 		"wide beside.0 many.1 spoil.2 beside.3",
+		"one append.0 append.1 ckpt.2 dropexp.3 append.4 dropexp.5 ckpt.6",
 		"busy purge.0 evict.1 clock.2 purgein.3 kill.4 frozen.5",
 		"wide evict.1 hold.2 clearttl.3 beside.4 purge.5 hold.6 reopen.7",
 		"spread+groups many.0 ckpt.1 cut.2 hold.3 ckpt.4 many.5 kill.6",
