@@ -1,4 +1,4 @@
-// Gotest runs `go test` in every module of the workspace and says how many tests ran.
+// Gotest runs `go test` of all modules of the workspace and says how many tests ran.
 //
 //	go run ./scripts/gotest [-bars FILE] [-except DIR,DIR | -only DIR] [-- arguments of go test]
 //

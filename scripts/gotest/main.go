@@ -112,22 +112,18 @@ func run(barsFile string, tested selection, args []string) error {
 		return err
 	}
 	bars = barsOf(bars, all, tested)
-	results := map[string]*result{}
-	var troubles []string
-	n := 0
+	var dirs []string
 	for _, m := range all {
-		if !tested.has(m) {
-			continue
-		}
-		n++
-		// A module in which nothing builds yields no result, so the exit code of go counts as well.
-		if err := testModule(m.dir, args, results); err != nil {
-			troubles = append(troubles, fmt.Sprintf("%s: %v", m.dir, err))
+		if tested.has(m) {
+			dirs = append(dirs, m.dir)
 		}
 	}
-	if n == 0 {
+	if len(dirs) == 0 {
 		return fmt.Errorf("no module of the workspace is in %q", tested.only)
 	}
+	results := map[string]*result{}
+	// A package that does not build yields no result, so the exit code of go counts as well.
+	trouble := test(dirs, args, results)
 
 	var passed, failed, skipped int
 	for _, name := range sortedNames(results) {
@@ -147,11 +143,9 @@ func run(barsFile string, tested selection, args []string) error {
 			fmt.Printf("%s: %d tests ran, the bar is %d\n", name, ran, bars[name])
 		}
 	}
-	if len(troubles) > 0 && failed == 0 {
-		failed = len(troubles)
-	}
-	for _, t := range troubles {
-		fmt.Println(t)
+	if trouble != nil {
+		failed = max(failed, 1)
+		fmt.Println("go test:", trouble)
 	}
 	if skipped > 0 {
 		fmt.Printf("%d skipped\n", skipped)
@@ -163,10 +157,10 @@ func run(barsFile string, tested selection, args []string) error {
 	return nil
 }
 
-// testModule runs the tests of one module and adds to results. The error is that of the go command.
-func testModule(dir string, args []string, results map[string]*result) error {
-	cmd := exec.Command("go", testArgs(args)...)
-	cmd.Dir = dir
+// test runs the tests of modules in one go command, which keeps all processors at work, and adds to
+// results. The error is that of the go command.
+func test(dirs, args []string, results map[string]*result) error {
+	cmd := exec.Command("go", testArgs(dirs, args)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -181,8 +175,12 @@ func testModule(dir string, args []string, results map[string]*result) error {
 
 // testArgs are those of the go command. What it remembers of an earlier run is not what is asked
 // for: some tests look at the machine, and at races, and may end otherwise today.
-func testArgs(args []string) []string {
-	return slices.Concat([]string{"test", "-json", "-count=1"}, args, []string{"./..."})
+func testArgs(dirs, args []string) []string {
+	all := slices.Concat([]string{"test", "-json", "-count=1"}, args)
+	for _, dir := range dirs {
+		all = append(all, filepath.ToSlash(dir)+"/...")
+	}
+	return all
 }
 
 // readEvents reads to the end of r, which never fails to parse as a whole: a line that is no event

@@ -37,8 +37,8 @@ no event
 }
 
 func TestResultsOfEarlierRunsDoNotCount(t *testing.T) {
-	got := testArgs([]string{"-race", "-timeout", "30m"})
-	want := []string{"test", "-json", "-count=1", "-race", "-timeout", "30m", "./..."}
+	got := testArgs([]string{"/src", "/src/cmd/ebb"}, []string{"-race", "-timeout", "30m"})
+	want := []string{"test", "-json", "-count=1", "-race", "-timeout", "30m", "/src/...", "/src/cmd/ebb/..."}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -234,9 +234,9 @@ func normal(args []string, reply string) string {
 // reply, and after each round the dump of all keys by reading commands.
 func TestRepliesAreThoseOfRedis(t *testing.T) {
 	redis := startRedis(t)
-	rounds := 40
+	rounds := 8
 	if testing.Short() {
-		rounds = 8
+		rounds = 2
 	}
 	if n, err := strconv.Atoi(os.Getenv("EBBD_ROUNDS")); err == nil {
 		rounds = n
