@@ -70,6 +70,7 @@ func TestUsageNamesEveryMode(t *testing.T) {
 }
 
 func TestEnumerateReportsAsJSON(t *testing.T) {
+	racetest.OneGoroutine(t)
 	status, out, text := try("enumerate", "-seed", "4", "-most",
 		fmt.Sprint(racetest.Sample(400, 60)), "-profiles", "kill,none", "-depth", "1", "-len", "1",
 		"-json", "-workers", "1")
@@ -112,6 +113,7 @@ func TestTooFewCasesFail(t *testing.T) {
 // TestEveryLongModeTicks: faults and fsyncgate used to say nothing until their end, which may be an
 // hour away.
 func TestEveryLongModeTicks(t *testing.T) {
+	racetest.OneGoroutine(t)
 	before := tickEvery
 	tickEvery = 0
 	defer func() { tickEvery = before }()
@@ -135,6 +137,7 @@ func TestEveryLongModeTicks(t *testing.T) {
 // TestInterruptedModesReport: a mode that was interrupted reports what it has done, leaves no file
 // behind, and is no success.
 func TestInterruptedModesReport(t *testing.T) {
+	racetest.OneGoroutine(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	dir := t.TempDir()
