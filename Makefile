@@ -51,8 +51,8 @@ fuzz: ## Fuzz every target for FUZZTIME (10s)
 
 check: vet lint test ## vet, lint and test: what to run before a commit
 
-bench: build-bench ## Compare with other stores, ten minutes: bin/bench.json, bin/bench.html
-	bin/bench -n 100000 -rounds 3 -json bin/bench.json -html bin/bench.html
+bench: build-bench ## Compare with other stores, small and large, ten minutes: bin/bench.json, bench.html
+	bin/bench -n 10000,100000 -rounds 1 -json bin/bench.json -html bin/bench.html
 
 bench-full: build-bench ## The same with a million rows and ten million: hours
 	bin/bench -n 1000000 -rounds 3 -workloads all -json bin/bench-full.json -html bin/bench-full.html
