@@ -106,10 +106,14 @@ func (r *Run) rows() int      { return r.w.Fixture.rows(r.N) }
 func (r *Run) valueSize() int { return r.w.Fixture.value() }
 
 // ops scales a number of operations that is meant for a million rows. In a small store there are up
-// to ten times as many for each row, so that a run is long enough to be measured.
+// to ten times as many for each row, so that a run is long enough to be measured; those that wait for
+// the disk are long enough.
 func (r *Run) ops(perMillion int) int {
 	scaled := int(int64(r.N) * int64(perMillion) / 1e6)
-	return max(scaled, min(10*scaled, perMillion), 20)
+	if !r.w.Durable {
+		scaled = max(scaled, min(10*scaled, perMillion))
+	}
+	return max(scaled, 20)
 }
 
 // timed measures fn, which does ops operations of the given size in bytes; a size of 0 says that it
