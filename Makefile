@@ -51,7 +51,7 @@ fuzz: ## Fuzz every target for FUZZTIME (10s)
 
 check: vet lint test ## vet, lint and test: what to run before a commit
 
-bench: build-bench ## Compare with other stores, small and large, ten minutes: bin/bench.json, bench.html
+bench: build-bench ## Compare with other stores, small and large: bin/bench.json, bench.html
 	bin/bench -n 10000,100000 -rounds 1 -json bin/bench.json -html bin/bench.html
 
 bench-full: build-bench ## The same with a million rows and ten million: hours
