@@ -2,7 +2,6 @@ package pager
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -69,7 +68,7 @@ func (f *mainFile) VerifyLeafRun(m *Meta, ref Ref, sums []byte) (bool, error) {
 		case err == io.EOF || err == io.ErrUnexpectedEOF:
 			return false, nil
 		case err != nil:
-			return false, fmt.Errorf("%w: page %d of %s: %w", ErrRead, first, f.name, err)
+			return false, f.readError(first, err)
 		}
 		for i := range n {
 			page := b[i*m.PageSize:][:m.PageSize]

@@ -82,10 +82,20 @@ func (f *mainFile) read(id Pgid, b []byte) error {
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
 		return f.corrupt(id, "the file ends before it")
 	case err != nil:
-		return fmt.Errorf("%w: page %d of %s: %w", ErrRead, id, f.name, err)
+		return f.readError(id, err)
 	}
 	f.pagesRead.Add(uint64(len(b) / f.pageSize))
 	return nil
+}
+
+// readError is the error of a read at page id. A reader that Abandon left behind may come after the
+// file has been closed: that is no fault of the disk, and concerns no page.
+func (f *mainFile) readError(id Pgid, err error) error {
+	kind := ErrRead
+	if errors.Is(err, fs.ErrClosed) {
+		kind = ErrClosed
+	}
+	return fmt.Errorf("%w: page %d of %s: %w", kind, id, f.name, err)
 }
 
 func (f *mainFile) writeAt(b []byte, off int64) error {

@@ -33,6 +33,7 @@ type Options struct {
 var (
 	ErrNoSpace  = errors.New("pager: no space")
 	ErrRead     = errors.New("pager: a read failed")
+	ErrClosed   = errors.New("pager: the file is closed")
 	ErrReplaced = errors.New("pager: the file at this path is not the one that was opened")
 )
 

@@ -6,6 +6,7 @@ import (
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
 )
 
 // TreeID is the number of a tree: never used twice in one store. Tree 0 is the tree table, which
@@ -32,7 +33,7 @@ const (
 var (
 	ErrTxnDone    = errors.New("txn: transaction has ended")
 	ErrReadOnly   = errors.New("txn: write in a read transaction")
-	ErrClosed     = errors.New("txn: store is closed")
+	ErrClosed     = pager.ErrClosed
 	ErrTxnsOpen   = errors.New("txn: transactions are open")
 	ErrTxnTooBig  = errors.New("txn: transaction above the limit")
 	ErrNoSpace    = errors.New("txn: no space")
