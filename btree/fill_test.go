@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -68,6 +69,7 @@ func fillAll(t *testing.T, m *memory, tree *Tree, reads int) (walks, saved int) 
 // TestFillLeavesNoNeighboursThatFit: the rows are the same, the pages are nearly full, as many were
 // saved as Fill says, and the last walk wrote none.
 func TestFillLeavesNoNeighboursThatFit(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for seed := range uint64(12) {
 		pageSize := []int{4096, 16384}[seed%2]
 		m, tree, want := sparseTree(t, seed, pageSize, 6000, number)
@@ -86,6 +88,7 @@ func TestFillLeavesNoNeighboursThatFit(t *testing.T) {
 // TestFillJoinsBranches: with long keys branches are many. Their level is filled as the leaves are,
 // and a root of one child goes.
 func TestFillJoinsBranches(t *testing.T) {
+	racetest.OneGoroutine(t)
 	key := func(i int) []byte { return fmt.Appendf(nil, "%0400d", i*7919%4000) }
 	for seed := uint64(1); seed < 8; seed += 3 {
 		m, tree, want := sparseTree(t, seed, pager.MinPageSize, 4000, key)

@@ -107,11 +107,13 @@ func randomForgery(rnd *rand.Rand, shapes int) []byte {
 // time: references come to be of pages that others name, too, or of the page above, counts and
 // positions to be near to what they were.
 func TestForgedStoresEndInErrors(t *testing.T) {
+	racetest.OneGoroutine(t)
 	requireErrors(t, 5, randomForgery)
 }
 
 // TestForgedStoresOfTheSystem are read through a map, in which a page is proved once.
 func TestForgedStoresOfTheSystem(t *testing.T) {
+	racetest.OneGoroutine(t)
 	all := specimens(t)
 	t.Chdir(t.TempDir())
 	n := uint64(100)
@@ -154,6 +156,7 @@ func TestFieldsAreOfAllClasses(t *testing.T) {
 
 // TestHostileStoresEndInErrors opens stores that an attacker has changed, checksums included.
 func TestHostileStoresEndInErrors(t *testing.T) {
+	racetest.OneGoroutine(t)
 	requireErrors(t, 4, randomHostile)
 }
 
@@ -196,6 +199,7 @@ func TestMendedStoreIsSound(t *testing.T) {
 // FuzzHostileStore opens whole files, changed at will, with checksums as they are or computed anew.
 // hostileLooks holds the bounds of memory and time.
 func FuzzHostileStore(f *testing.F) {
+	racetest.OneGoroutine(f)
 	all := specimens(f)
 	for shape := range byte(len(all)) {
 		f.Add(hostile(shape, 0))

@@ -14,7 +14,7 @@ import (
 // A cache with a bound on its size: when a row finds no space, the tenth that expires first makes
 // room, and the row is put once more.
 func ExampleTx_Expiring_boundedCache() {
-	db, err := kv.OpenMemory(&kv.Options{MaxBytes: 32 << 20, Durability: kv.NoSync})
+	db, err := kv.OpenMemory(&kv.Options{MaxBytes: 8 << 20, Durability: kv.NoSync})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func ExampleTx_Expiring_boundedCache() {
 		return err
 	}
 
-	const n = 40_000 // of 1 KB each: more than fit
+	const n = 10_000 // of 1 KB each: more than fit
 	for i := range n {
 		if err := put(fmt.Appendf(nil, "page %d", i), make([]byte, 1000)); err != nil {
 			log.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/golden"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -37,6 +38,7 @@ func usedPages(t testing.TB, p *Pager) map[Pgid]bool {
 }
 
 func TestFreeMapComesBackAfterReopening(t *testing.T) {
+	racetest.OneGoroutine(t)
 	forBeds(t, func(t *testing.T, b bed) {
 		for _, pageSize := range []int{4096, 16384} {
 			rnd := rand.New(rand.NewSource(int64(pageSize)))
@@ -151,6 +153,7 @@ func TestOnlyGroupsThatChangedAreWritten(t *testing.T) {
 }
 
 func TestDirectoryOfTwoLevelsComesAndGoes(t *testing.T) {
+	racetest.OneGoroutine(t)
 	b, p := hugeStore(t, 300)
 	far := allocateInGroup(t, p, 299)
 	allocateInGroup(t, p, 260)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -147,6 +148,7 @@ func (b *holeBed) requireRoom(t *testing.T) {
 // TestPagesAreBornWithRoom: random pages, checkpoints, punches and opens. A page that counts as
 // available has room on the disk, and the pages of the state keep their bytes.
 func TestPagesAreBornWithRoom(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for seed := range int64(3) {
 		b := newHoleBed(t, seed)
 		punched := uint64(0)

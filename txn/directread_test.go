@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -39,6 +40,7 @@ func (r *mainRead) ReadAt(p []byte, off int64) (int, error) {
 // itself and not through the map; a single put reads through the map. Leaves that a deletion has
 // read without changing them are read through the map from then on.
 func TestBatchesReadLeavesOnce(t *testing.T) {
+	racetest.OneGoroutine(t)
 	const rows = 20_000
 	for _, manyFrom := range []int{1 << 30, 2} {
 		t.Run(fmt.Sprint(manyFrom), func(t *testing.T) {

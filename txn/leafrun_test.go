@@ -82,6 +82,7 @@ func rows(t *testing.T, s *Store) int {
 // TestRowsInOrderAreWrittenOnce: most of them are in leaves that the log names, and these are no
 // pages that a checkpoint writes.
 func TestRowsInOrderAreWrittenOnce(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, noMap := range []bool{false, true} {
 		o := testOptions(vfs.NewMemory())
 		o.CheckpointBytes, o.CacheBytes, o.NoMap = 1<<30, 8<<20, noMap

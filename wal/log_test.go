@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 func TestReplayGivesWhatWasAppended(t *testing.T) {
+	racetest.OneGoroutine(t)
 	forKinds(t, func(t *testing.T, block int) {
 		d := newDisk(t, block)
 		l := createTest(t, testOptions(d))

@@ -60,6 +60,7 @@ func TestInterruptedLoopfsUnmountsAndRemoves(t *testing.T) {
 // TestImageIsJudgedByWhatWasAcknowledged takes an image, and claims of it what its writer has not
 // said.
 func TestImageIsJudgedByWhatWasAcknowledged(t *testing.T) {
+	racetest.OneGoroutine(t)
 	need(t, loopSystem)
 	dir := t.TempDir()
 	d, err := newLoopDisk(dir, diskOptions[0])

@@ -89,6 +89,7 @@ func TestEnumerateReportsAsJSON(t *testing.T) {
 }
 
 func TestTooFewCasesFail(t *testing.T) {
+	racetest.OneGoroutine(t)
 	status, _, text := try("enumerate", "-budget", "10ms", "-min", "1000000")
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "want at least 1000000")
