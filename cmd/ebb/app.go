@@ -44,9 +44,15 @@ type app struct {
 
 // output is buffered standard output. It is flushed when the command ends, so that a scan is not
 // one write per row.
-type output struct{ *bufio.Writer }
+type output struct {
+	*bufio.Writer
+	colours bool // it is a terminal that shows them
+}
 
-func newOutput(w io.Writer) *output { return &output{bufio.NewWriterSize(w, 64<<10)} }
+func newOutput(w io.Writer) *output { return &output{bufio.NewWriterSize(w, 64<<10), showsColour(w)} }
+
+// paint is text in a colour, on a terminal.
+func (o *output) paint(colour int, text string) string { return painted(o.colours, colour, text) }
 
 // addCreation gives a command that may create a store the flags for how it is made.
 func (a *app) addCreation(cmd *cobra.Command) {

@@ -96,10 +96,10 @@ func (a *app) printProblems(store string, problems []kv.Problem) error {
 			fmt.Fprintln(a.out, p)
 		}
 		if len(problems) == 0 {
-			fmt.Fprintf(a.out, "%s: no problems\n", store)
+			fmt.Fprintf(a.out, "%s: %s\n", store, a.out.paint(green, "no problems"))
 		} else {
-			fmt.Fprintf(a.out, "%s: %s\n", store, plural(len(problems), "problem"))
-			fmt.Fprintf(a.stderr, "hint: %s\n", damageHint)
+			fmt.Fprintf(a.out, "%s: %s\n", store, a.out.paint(red, plural(len(problems), "problem")))
+			fmt.Fprintf(a.stderr, "%s %s\n", painted(showsColour(a.stderr), cyan, "hint:"), damageHint)
 		}
 	}
 	if len(problems) > 0 {

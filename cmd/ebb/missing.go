@@ -23,7 +23,8 @@ func (m *missing) watch(tx *kv.Tx, told func(map[string]any)) {
 		m.n++
 		switch {
 		case !m.app.json:
-			fmt.Fprintf(m.app.stderr, "missing: %s\n", printable(m.text(d), ""))
+			head := painted(showsColour(m.app.stderr), red, "missing:")
+			fmt.Fprintf(m.app.stderr, "%s %s\n", head, printable(m.text(d), ""))
 		case told == nil: // An output that fails says so with the next row.
 			_ = m.app.printJSON(map[string]any{"missing": m.fields(d)})
 		}

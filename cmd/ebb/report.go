@@ -229,9 +229,10 @@ func (a *app) report(err error) int {
 	}
 	// Several errors are joined with newlines, and the advice on a command that is unknown has
 	// tabs.
-	fmt.Fprintf(a.stderr, "ebb: %s\n", printable(text, "\n\t"))
+	colours := showsColour(a.stderr)
+	fmt.Fprintf(a.stderr, "%s %s\n", painted(colours, red, "ebb:"), printable(text, "\n\t"))
 	if hint != "" {
-		fmt.Fprintf(a.stderr, "hint: %s\n", hint)
+		fmt.Fprintf(a.stderr, "%s %s\n", painted(colours, cyan, "hint:"), hint)
 	}
 	return code
 }

@@ -25,6 +25,8 @@ value (cas). An expired key is not there, whether it is deleted already or not.
 Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations
 as 90s, 15m, 36h, 7d, 2w or 1d12h; a day has 24 hours.
 
+On a terminal keys, expiries and problems have colours, unless NO_COLOR is set.
+
 Commands that only read take a shared lock: any number may run at once, but not beside a process
 that writes.`,
 		SilenceErrors: true,

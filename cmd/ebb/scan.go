@@ -121,7 +121,7 @@ func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, li
 			if err := a.printJSON(object); err != nil {
 				return err
 			}
-		} else if _, err := fmt.Fprintf(a.out, "%s\t%s\n", showInstant(at), a.show(key)); err != nil {
+		} else if _, err := fmt.Fprintf(a.out, "%s\t%s\n", a.paintExpiry(at, now), a.out.paint(cyan, a.show(key))); err != nil {
 			return err
 		}
 		if n++; n == limit {
@@ -129,6 +129,14 @@ func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, li
 		}
 	}
 	return errors.Join(tx.Err(), m.err())
+}
+
+// paintExpiry is the instant in yellow, or in red if it has passed.
+func (a *app) paintExpiry(at, now time.Time) string {
+	if at.After(now) {
+		return a.out.paint(yellow, showInstant(at))
+	}
+	return a.out.paint(red, showInstant(at))
 }
 
 // row is one line of a listing.
@@ -166,7 +174,7 @@ func (a *app) printRow(r row) error {
 		a.out.WriteString(showInstant(r.ts))
 		a.out.WriteByte('\t')
 	}
-	if _, err := a.out.WriteString(a.show(r.key)); err != nil {
+	if _, err := a.out.WriteString(a.out.paint(cyan, a.show(r.key))); err != nil {
 		return err
 	}
 	if !r.keysOnly && !r.lost {
@@ -177,7 +185,7 @@ func (a *app) printRow(r row) error {
 	}
 	if !r.at.IsZero() {
 		a.out.WriteByte('\t')
-		a.out.WriteString(showInstant(r.at))
+		a.out.WriteString(a.out.paint(yellow, showInstant(r.at)))
 	}
 	return a.out.WriteByte('\n')
 }

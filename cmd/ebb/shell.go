@@ -71,14 +71,15 @@ type shell struct {
 	family string
 	stdout io.Writer
 	page   func(io.Writer) io.Writer // pages the output of a command; nil: not
-	colour bool
-	over   bool // exit was called
+	over   bool                      // exit was called
+
+	colours bool // the terminal shows them
 	// interruptible gives the context of a line
 	interruptible func(context.Context) (context.Context, context.CancelFunc)
 }
 
 func (a *app) shellCommand() *cobra.Command {
-	readOnly := false
+	readOnly, noHistory := false, false
 	cmd := &cobra.Command{
 		Use:   "shell STORE",
 		Short: "Run commands on a store that stays open, one a line",
@@ -93,25 +94,36 @@ Without begin each command is one durable transaction. Between begin and commit 
 it sees the store as of begin, at the time of begin, and no other transaction writes meanwhile. A
 command that fails there undoes its own changes only. The prompt has a * then.
 
-On a terminal it has a history (arrow keys), completes commands, flags, families and keys with Tab,
-and stops after each page. Interrupts end a command; Ctrl-D ends the shell, and an open transaction
-is rolled back.
+On a terminal it completes commands, flags, families and keys with Tab, recalls lines with the arrow
+keys, and stops after each page. Ctrl-C ends a command, or clears the line; Ctrl-D ends the shell, and
+an open transaction is rolled back.
+
+Lines are kept for the next session, the last 1,000 of them, values included, in a file that only its
+owner reads: $XDG_STATE_HOME/ebb/history, or ~/.local/state/ebb/history, or $EBB_HISTORY. A line that
+begins with a blank is not kept; with --no-history, or if EBB_HISTORY is empty, none is.
 
 If its input is no terminal it prints no prompt, ends at the first command that fails, and has the
 exit code of that command. A transaction that is still open at the end is an error.`,
 		Example: `  ebb shell my.ebb
-  ebb shell my.ebb --read-only`,
+  ebb shell my.ebb --read-only
+  echo count | ebb shell my.ebb --family sessions`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.shell(cmd.Context(), args[0], readOnly)
+			path := historyPath()
+			if noHistory {
+				path = ""
+			}
+			return a.shell(cmd.Context(), args[0], readOnly, path)
 		},
 	}
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "open the store to read: other readers may have it open, too")
+	cmd.Flags().BoolVar(&noHistory, "no-history", false, "neither read nor keep a history")
 	a.addCreation(cmd)
 	return cmd
 }
 
-func (a *app) shell(ctx context.Context, store string, readOnly bool) (err error) {
+// shell runs the shell, with the history of that file.
+func (a *app) shell(ctx context.Context, store string, readOnly bool, historyFile string) (err error) {
 	var db *kv.DB
 	if readOnly {
 		db, err = a.openToRead(ctx, store)
@@ -139,7 +151,12 @@ func (a *app) shell(ctx context.Context, store string, readOnly bool) (err error
 	}()
 	in, isFile := a.stdin.(*os.File)
 	if isFile && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
-		return s.onTerminal(ctx, in)
+		h, err := openHistory(historyFile)
+		if err != nil {
+			fmt.Fprintf(a.stderr, "ebb: %s\n", printable(err.Error(), ""))
+		}
+		defer h.close()
+		return s.onTerminal(ctx, in, h)
 	}
 	return s.script(ctx, a.stdin)
 }
@@ -205,17 +222,9 @@ func (s *shell) prompt() string {
 	}
 	text = printable(text, "")
 	if s.held.tx != nil {
-		text += s.painted(33, "*")
+		text += painted(s.colours, yellow, "*")
 	}
-	return s.painted(36, text) + "> "
-}
-
-// painted is text in a colour of ANSI, on a terminal that shows colours.
-func (s *shell) painted(colour int, text string) string {
-	if !s.colour {
-		return text
-	}
-	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colour, text)
+	return painted(s.colours, cyan, text) + "> "
 }
 
 // line runs one line and returns its exit code.
@@ -231,6 +240,7 @@ func (s *shell) line(ctx context.Context, line string) int {
 	a := &app{
 		stdin: noInput{}, out: newOutput(out), stderr: s.app.stderr, clock: s.app.clock, held: s.held,
 	}
+	a.out.colours = s.colours // also behind the pager
 	if err != nil {
 		return a.report(err)
 	}

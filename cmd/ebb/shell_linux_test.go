@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,7 +46,7 @@ func TestSIGTERMEndsTheShellAtItsPrompt(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	command := exec.CommandContext(t.Context(), self, "shell", storePath(t))
-	command.Env = append(os.Environ(), asCommand+"=1", "NO_COLOR=1")
+	command.Env = append(os.Environ(), asCommand+"=1", "NO_COLOR=1", historyVariable+"=")
 	command.Stdin, command.Stdout, command.Stderr = theirs, theirs, theirs
 	require.NoError(t, command.Start())
 	require.NoError(t, theirs.Close())
@@ -57,70 +58,145 @@ func TestSIGTERMEndsTheShellAtItsPrompt(t *testing.T) {
 	require.Equal(t, exitError, command.ProcessState.ExitCode())
 }
 
-// TestShellOnATerminal types at a pseudo terminal: prompt, completion, a page of output, an error that
-// does not end it, and Ctrl-D.
-func TestShellOnATerminal(t *testing.T) {
+// typist types at a pseudo terminal on which a command runs, and reads what the terminal shows.
+type typist struct {
+	t       *testing.T
+	ours    *os.File
+	command *exec.Cmd
+	mu      sync.Mutex
+	shown   bytes.Buffer
+}
+
+// startTyping starts the command on a pseudo terminal, with these variables too.
+func startTyping(t *testing.T, env []string, args ...string) *typist {
+	t.Helper()
 	ours, theirs := openPty(t)
-	s := storePath(t)
-	for i := range 30 {
-		good(t, "put", s, fmt.Sprintf("key%02d", i), "v")
-	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	command := exec.CommandContext(t.Context(), self, "shell", s)
-	command.Env = append(os.Environ(), asCommand+"=1", "NO_COLOR=1", "TERM=xterm")
+	command := exec.CommandContext(t.Context(), self, args...)
+	command.Env = append(append(os.Environ(), asCommand+"=1", "NO_COLOR=", "TERM=xterm", historyVariable+"="), env...)
 	command.Stdin, command.Stdout, command.Stderr = theirs, theirs, theirs
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(t, command.Start())
 	require.NoError(t, theirs.Close())
-	var mu sync.Mutex
-	var shown bytes.Buffer
+	y := &typist{t: t, ours: ours, command: command}
 	go func() {
 		b := make([]byte, 4096)
 		for {
 			n, err := ours.Read(b)
-			mu.Lock()
-			shown.Write(b[:n])
-			mu.Unlock()
+			y.mu.Lock()
+			y.shown.Write(b[:n])
+			y.mu.Unlock()
 			if err != nil {
 				return
 			}
 		}
 	}()
-	expect := func(text string) {
+	return y
+}
+
+// expect waits for text, and forgets all up to its end.
+func (y *typist) expect(text string) {
+	y.t.Helper()
+	require.Eventually(y.t, func() bool {
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		_, behind, found := strings.Cut(y.shown.String(), text)
+		if found {
+			y.shown.Reset()
+			y.shown.WriteString(behind)
+		}
+		return found
+	}, 20*time.Second, time.Millisecond, "%q", text)
+}
+
+func (y *typist) enter(text string) {
+	y.t.Helper()
+	_, err := io.WriteString(y.ours, text)
+	require.NoError(y.t, err)
+}
+
+// TestShellOnATerminal types at a pseudo terminal: prompt, completion, a page of output, an error that
+// does not end it, Ctrl-C, and Ctrl-D.
+func TestShellOnATerminal(t *testing.T) {
+	s := storePath(t)
+	for i := range 30 {
+		good(t, "put", s, fmt.Sprintf("key%02d", i), "v")
+	}
+	y := startTyping(t, []string{"NO_COLOR=1"}, "shell", s)
+	y.expect("test.ebb> ")
+	y.enter("get key0\t")
+	y.expect("key07")
+	y.enter("3\r")
+	y.expect("key03\tv")
+	y.expect("test.ebb> ")
+	y.enter("get nothing\r")
+	y.expect("not found")
+	y.expect("test.ebb> ")
+	y.enter("begin\r")
+	y.expect("test.ebb*> ")
+	y.enter("scan\r")
+	y.expect("key22\tv")
+	y.expect(askMore)
+	y.enter("q")
+	y.expect("test.ebb*> ")
+	// Ctrl-C ended the shell, and the transaction with it.
+	y.enter("del key04\x03get key05\r")
+	y.expect("key05\tv")
+	y.expect("test.ebb*> ")
+	y.enter("\x04")
+	y.expect("it is rolled back")
+	require.NoError(t, y.command.Wait())
+}
+
+// TestTheHistoryIsThereInTheNextSession: it ended with each session.
+func TestTheHistoryIsThereInTheNextSession(t *testing.T) {
+	s, file := storePath(t), filepath.Join(t.TempDir(), "state", "history")
+	good(t, "put", s, "greeting", "hello")
+	for i, line := range []string{"get greeting\r", "\x1b[A\r"} { // then the arrow up
+		y := startTyping(t, []string{"NO_COLOR=1", historyVariable + "=" + file}, "shell", s)
+		y.expect("test.ebb> ")
+		y.enter(line)
+		y.expect("greeting\thello")
+		y.expect("test.ebb> ")
+		y.enter("\x04")
+		require.NoError(t, y.command.Wait(), "session %d", i)
+	}
+	y := startTyping(t, []string{"NO_COLOR=1", historyVariable + "=" + file}, "shell", s, "--no-history")
+	y.expect("test.ebb> ")
+	y.enter("count\r")
+	y.expect("1\r\n")
+	y.expect("test.ebb> ")
+	y.enter("\x04")
+	require.NoError(t, y.command.Wait())
+	kept, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "get greeting\n", string(kept))
+}
+
+// TestColoursAreForTerminals: rows and errors have them on one, and none with NO_COLOR. The other
+// tests of the command read pipes, byte by byte.
+func TestColoursAreForTerminals(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "a", "1", "--expire-at", "2100-01-02T03:04:05Z")
+	shows := func(want string, env []string, args ...string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			_, behind, found := strings.Cut(shown.String(), text)
-			if found {
-				shown.Reset()
-				shown.WriteString(behind)
-			}
-			return found
-		}, 20*time.Second, time.Millisecond, "%s", text)
+		y := startTyping(t, env, args...)
+		y.expect(want)
+		_ = y.command.Wait() // its code is another test's
 	}
-	enter := func(text string) {
-		_, err := io.WriteString(ours, text)
-		require.NoError(t, err)
-	}
-	expect("test.ebb> ")
-	enter("get key0\t")
-	expect("key07")
-	enter("3\r")
-	expect("key03\tv")
-	expect("test.ebb> ")
-	enter("get nothing\r")
-	expect("not found")
-	expect("test.ebb> ")
-	enter("begin\r")
-	expect("test.ebb*> ")
-	enter("scan\r")
-	expect("key22\tv")
-	expect(askMore)
-	enter("q")
-	expect("test.ebb*> ")
-	enter("\x04")
-	expect("it is rolled back")
-	require.NoError(t, command.Wait())
+	scan := []string{"scan", s, "--expiry"}
+	shows("\x1b[36ma\x1b[0m\t1\t\x1b[33m2100-01-02T03:04:05Z\x1b[0m\r\n", nil, scan...)
+	shows("a\t1\t2100-01-02T03:04:05Z\r\n", []string{"NO_COLOR=1"}, scan...)
+	shows("a\t1\t2100-01-02T03:04:05Z\r\n", []string{"TERM=dumb"}, scan...)
+	shows("\x1b[33m2100-01-02T03:04:05Z\x1b[0m\t\x1b[36ma\x1b[0m", nil, "scan", s, "--expiring-before", "2200-01-01T00:00:00Z")
+	shows("\x1b[31mebb:\x1b[0m get: not found", nil, "get", s, "b")
+	shows("\x1b[32mno problems\x1b[0m", nil, "check", s)
+	y := startTyping(t, nil, "shell", s)
+	y.expect("\x1b[36mtest.ebb\x1b[0m> ")
+	y.enter("scan\r")
+	y.expect("\x1b[36ma\x1b[0m\t1\t\x1b[33m2100")
+	y.expect("> ")
+	y.enter("\x04")
+	require.NoError(t, y.command.Wait())
 }

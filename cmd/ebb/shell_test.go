@@ -182,7 +182,7 @@ func TestPromptShowsFamilyAndTransaction(t *testing.T) {
 	sh.line(t.Context(), "use users")
 	sh.line(t.Context(), "begin")
 	require.Equal(t, "t.ebb users*> ", sh.prompt())
-	sh.colour = true
+	sh.colours = true
 	require.Equal(t, "\x1b[36mt.ebb users\x1b[33m*\x1b[0m\x1b[0m> ", sh.prompt())
 	sh.line(t.Context(), "rollback")
 }

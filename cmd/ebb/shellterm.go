@@ -16,13 +16,14 @@ import (
 
 // onTerminal runs the shell on a terminal: it edits lines in raw mode, and runs commands in the mode
 // that the terminal had.
-func (s *shell) onTerminal(ctx context.Context, in *os.File) error {
+func (s *shell) onTerminal(ctx context.Context, in *os.File, h *history) error {
 	fd := int(in.Fd())
-	s.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	s.colours = showsColour(os.Stdout)
 	t := s.terminal(struct {
 		io.Reader
 		io.Writer
-	}{in, os.Stdout})
+	}{typing{in}, os.Stdout})
+	t.History = h
 	raw := func(fn func() error) error {
 		state, err := term.MakeRaw(fd)
 		if err != nil {
@@ -63,6 +64,29 @@ func (s *shell) onTerminal(ctx context.Context, in *os.File) error {
 		}
 		return line, err
 	})
+}
+
+// typing is what is typed at the prompt. Ctrl-C clears the line, as in other shells: the terminal
+// would take it for the end of the input. It becomes the keys that go to the end of a line and
+// delete all before it.
+type typing struct{ in io.Reader }
+
+func (t typing) Read(b []byte) (int, error) {
+	const ctrlC, ctrlE, ctrlU = 3, 5, 21
+	typed := make([]byte, max(len(b)/2, 1))
+	n, err := t.in.Read(typed)
+	read := b[:0]
+	for _, key := range typed[:n] {
+		switch {
+		case key != ctrlC:
+			read = append(read, key)
+		case len(b) == 1:
+			read = append(read, ctrlU)
+		default:
+			read = append(read, ctrlE, ctrlU)
+		}
+	}
+	return len(read), err
 }
 
 // readLine reads a line, until the process is to end: then the read goes on in its goroutine.
