@@ -75,7 +75,7 @@ golden: ## Rewrite the golden files that pin the format; a change there is a for
 run: build ## Import the sources of the Go toolchain, kill the import half-way, recover, verify
 	rm -rf run
 	mkdir -p run
-	bin/ebb demo "$$(go env GOROOT)/src" run/gosrc.ebb
+	bin/ebb demo run/gosrc.ebb "$$(go env GOROOT)/src"
 
 torture: ## Everything that tries to break the store, an evening long; goes on where it was interrupted
 	scripts/torture.sh $(TORTURETIME)

@@ -83,16 +83,17 @@ damaged, cut, or does not build on the one before it.`,
 
 func (a *app) restoreCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "restore FILE... STORE",
+		Use:   "restore STORE FILE...",
 		Short: "Make a store of a full backup and its increments",
-		Long: `Restore makes a store of a full backup and the increments after it, in order. One of
+		Long: `Restore makes the new store STORE of a full backup and the increments after it, in order. One of
 them may be - for standard input. The store appears under its name when it is complete, verified and
 on the disk; after an error there is none. A file that is there, or the log of one, is never
 replaced.`,
-		Example: `  ebb restore sunday.bak monday.bak restored.ebb`,
-		Args:    args(2, -1),
+		Example: `  ebb restore restored.ebb sunday.bak monday.bak
+  zstd -d < app.zst | ebb restore copy.ebb -`,
+		Args: args(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files, store := args[:len(args)-1], args[len(args)-1]
+			store, files := args[0], args[1:]
 			err := a.readBackups(files, "restore", func(backups []io.Reader) error {
 				return kv.Restore(cmd.Context(), store, backups...)
 			})

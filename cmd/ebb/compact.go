@@ -19,7 +19,7 @@ func (a *app) compactCommand() *cobra.Command {
 		Short: "Make the file shorter: move its pages down and cut off the free end",
 		Long: `Compact moves pages from the end of the file to free space before them, and gives the
 free end back to the file system. With --fill it first joins neighbouring pages whose rows fit into
-fewer, which deletes have left half empty. The rows do not change. What an interrupt leaves is a store that is
+fewer, which deletes have left half empty. The rows do not change. An interrupt leaves a store that is
 partly compacted; the answer says how far, the exit code is 1, and another run goes on from there.
 
 A program that has the store open compacts it itself: see Compact of package kv. For a copy with full

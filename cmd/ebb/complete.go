@@ -13,6 +13,11 @@ import (
 // command itself, which opens the store read-only and waits for no lock: where it cannot, or finds
 // nothing, nothing is offered.
 
+// completionExample is how the scripts are used.
+const completionExample = `  source <(ebb completion bash)
+  ebb completion zsh > "${fpath[1]}/_ebb"
+  ebb completion fish > ~/.config/fish/completions/ebb.fish`
+
 // mostOffered is the largest number of words that are offered: a shell shows no more in a useful way.
 const mostOffered = 200
 

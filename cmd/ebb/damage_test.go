@@ -316,12 +316,12 @@ func TestDemoSurvivesTheKill(t *testing.T) {
 		writeFile(t, filepath.Join(src, fmt.Sprintf("f%03d", i)), strings.Repeat(fmt.Sprint(i), 1000))
 	}
 	s := storePath(t)
-	m := object(t, good(t, "demo", src, s, "--batch-bytes", "4000", "--json"))
+	m := object(t, good(t, "demo", s, src, "--batch-bytes", "4000", "--json"))
 	require.Equal(t, true, m["ok"])
 	require.Equal(t, 300.0, m["files"])
 	require.Less(t, m["recovered_files"], 300.0)
 	require.GreaterOrEqual(t, m["killed_at_bytes"], m["bytes"].(float64)/2)
-	require.Equal(t, exitError, ebb(t, "demo", src, s).code, "a store that exists is not touched")
+	require.Equal(t, exitError, ebb(t, "demo", s, src).code, "a store that exists is not touched")
 }
 
 // TestDemoSaysWhyItCannotBegin: it spoke as import, and said of a directory that it must not read that it holds no files.
@@ -330,7 +330,7 @@ func TestDemoSaysWhyItCannotBegin(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "file"), "v")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o777))
 	for name, want := range map[string]string{"absent": "", "file": "is not a directory", "empty": "holds no files"} {
-		a := ebb(t, "demo", filepath.Join(dir, name), filepath.Join(dir, "store"))
+		a := ebb(t, "demo", filepath.Join(dir, "store"), filepath.Join(dir, name))
 		require.Equal(t, exitError, a.code)
 		require.Regexp(t, "^ebb: demo: .*"+want, a.stderr)
 	}

@@ -12,7 +12,10 @@ func (a *app) delCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "del STORE KEY...",
 		Short: "Delete keys in one transaction; code 2 if one of them was not there",
-		Args:  args(2, -1),
+		Long: `Del deletes keys in one durable transaction. Keys that are not there, or have expired, are no
+obstacle: the others are deleted all the same, and the exit code is 2. A key that begins with a dash
+goes behind --.`,
+		Args: args(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var keys [][]byte // each once: after its first turn it would be absent
 			seen := map[string]bool{}

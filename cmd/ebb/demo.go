@@ -26,7 +26,7 @@ const demoBatchBytes = 2 << 20
 func (a *app) demoCommand() *cobra.Command {
 	d := demo{app: a}
 	cmd := &cobra.Command{
-		Use:   "demo DIR STORE",
+		Use:   "demo STORE DIR",
 		Short: "Import a tree, kill the import half-way, recover, go on, and verify every byte",
 		Long: `Demo shows on real files what a store promises. A second process imports DIR into a new
 store in durable transactions and is killed without warning when about half is done. Then this
@@ -41,18 +41,18 @@ the store.`,
 			case d.killPercent < 0 || d.killPercent > 100:
 				return usageError{cmd, fmt.Errorf("--kill-percent %d is not from 0 to 100", d.killPercent)}
 			}
-			d.store = args[1]
+			d.store = args[0]
 			if _, err := os.Lstat(d.store); err == nil {
 				return fmt.Errorf("demo: %s exists; demo wants to make it", d.store)
 			}
-			tree, err := listTree(args[0], d.store)
+			tree, err := listTree(args[1], d.store)
 			switch {
 			case err != nil:
 				return fmt.Errorf("demo: %w", err)
 			case len(tree.errors) > 0: // whether every file is stored could not be told
 				return fmt.Errorf("demo: %s", tree.errors[0].Err)
 			case len(tree.files) == 0:
-				return fmt.Errorf("demo: %s holds no files", args[0])
+				return fmt.Errorf("demo: %s holds no files", args[1])
 			}
 			d.tree = tree
 			if err := d.run(cmd.Context()); err != nil {

@@ -76,7 +76,12 @@ func (d *duration) Set(s string) error {
 }
 
 // String is the default in the help of a flag.
-func (d *duration) String() string { return time.Duration(*d).String() }
+func (d *duration) String() string {
+	if *d == 0 {
+		return "0" // No default then: the usage says what 0 is.
+	}
+	return time.Duration(*d).String()
+}
 
 // Type is how the help names the value.
 func (d *duration) Type() string { return "duration" }

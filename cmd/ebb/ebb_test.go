@@ -468,10 +468,10 @@ func TestNumbersThatMakeNoSenseAreUsageErrors(t *testing.T) {
 		{"purge", s, "--batch", "-1"},
 		{"import", s, dir, "--batch-bytes", "0"},
 		{"import", s, dir, "--batch-bytes", "-1"},
-		{"demo", dir, s + ".demo", "--batch-bytes", "0"},
-		{"demo", dir, s + ".demo", "--batch-bytes", "-1"},
-		{"demo", dir, s + ".demo", "--kill-percent", "-1"},
-		{"demo", dir, s + ".demo", "--kill-percent", "101"},
+		{"demo", s + ".demo", dir, "--batch-bytes", "0"},
+		{"demo", s + ".demo", dir, "--batch-bytes", "-1"},
+		{"demo", s + ".demo", dir, "--kill-percent", "-1"},
+		{"demo", s + ".demo", dir, "--kill-percent", "101"},
 	} {
 		var out, stderr bytes.Buffer
 		require.Equal(

@@ -16,6 +16,10 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	require.Greater(t, len(names), 20)
 	for _, named := range names {
 		require.NotEmpty(t, named.Example, "ebb %s --help has no example", named.Name())
+		require.NotEmpty(t, named.Long, "ebb %s --help describes nothing", named.Name())
+		if use := strings.Fields(named.Use); len(use) > 1 {
+			require.Equal(t, "STORE", use[1], "ebb %s: the store comes first", use[0])
+		}
 		for _, line := range strings.Split(named.Example, "\n") {
 			_, call, ok := strings.Cut(line, "ebb ")
 			require.True(t, ok, "%q", line)

@@ -97,7 +97,10 @@ func (a *app) ttlCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ttl STORE KEY",
 		Short: "Print how long a key still lives, or none if it is permanent",
-		Args:  args(2, 2),
+		Long: `Ttl prints what is left of the life of a key, as 1h30m0s, or none if the key is permanent. With
+--json it prints milliseconds and the instant at which the key expires. The exit code is 2 if the key
+is not there, or has expired.`,
+		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := a.key(args[1])
 			if err != nil {
@@ -155,7 +158,10 @@ func (a *app) persistCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "persist STORE KEY",
 		Short: "Make a key permanent; its value stays",
-		Args:  args(2, 2),
+		Long: `Persist takes the expiry of a key away, also one that came from the default ttl of its family.
+Its value is not written again. A key without an expiry stays as it is. The exit code is 2 if the key is
+not there, or has expired.`,
+		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.changeLife(cmd, args, (*kv.CF).Persist)
 		},

@@ -86,7 +86,7 @@ func TestAnInterruptHasOneName(t *testing.T) {
 	for _, args := range [][]string{
 		{"put", s, "k", "w"}, {"del", s, "k"}, {"scan", s}, {"dump", s}, {"expire", s, "k", "1h"}, {"persist", s, "k"},
 		{"import", s, dir}, {"export", s, t.TempDir()}, {"family", s, "a", "--create"}, {"pages", s},
-		{"bench-quick", "--dir", t.TempDir()}, {"demo", dir, s + ".demo"},
+		{"bench-quick", "--dir", t.TempDir()}, {"demo", s + ".demo", dir},
 	} {
 		interruptedEbb(ended(t), t, nil, args...)
 	}

@@ -110,6 +110,8 @@ func strictCobra(root *cobra.Command) {
 			}
 		case "completion":
 			cmd.Use, cmd.DisableFlagsInUseLine = "completion bash|zsh|fish|powershell", true
+			cmd.Short = "Print the script with which a shell completes commands, flags, families and keys"
+			cmd.Example = completionExample
 			// cobra looks at words only if something runs
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			for _, c := range append(cmd.Commands(), cmd) {

@@ -16,7 +16,7 @@ import (
 func (a *app) salvageCommand() *cobra.Command {
 	o := salvage.Options{FS: vfs.OS}
 	cmd := &cobra.Command{
-		Use:   "salvage DAMAGED OUT",
+		Use:   "salvage STORE OUT",
 		Short: "Make a new store of the rows that a damaged one still has",
 		Long: `Salvage reads the pages of a store that is damaged, also of one that cannot be opened,
 and makes the new store OUT of all rows that were in a committed state. It never writes to the

@@ -121,8 +121,11 @@ func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, li
 			if err := a.printJSON(object); err != nil {
 				return err
 			}
-		} else if _, err := fmt.Fprintf(a.out, "%s\t%s\n", a.paintExpiry(at, now), a.out.paint(cyan, a.show(key))); err != nil {
-			return err
+		} else {
+			shown := a.out.paint(cyan, a.show(key))
+			if _, err := fmt.Fprintf(a.out, "%s\t%s\n", a.paintExpiry(at, now), shown); err != nil {
+				return err
+			}
 		}
 		if n++; n == limit {
 			break

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,7 +75,8 @@ func startTyping(t *testing.T, env []string, args ...string) *typist {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	command := exec.CommandContext(t.Context(), self, args...)
-	command.Env = append(append(os.Environ(), asCommand+"=1", "NO_COLOR=", "TERM=xterm", historyVariable+"="), env...)
+	usual := []string{asCommand + "=1", "NO_COLOR=", "TERM=xterm", historyVariable + "="}
+	command.Env = slices.Concat(os.Environ(), usual, env)
 	command.Stdin, command.Stdout, command.Stderr = theirs, theirs, theirs
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(t, command.Start())
@@ -189,7 +191,8 @@ func TestColoursAreForTerminals(t *testing.T) {
 	shows("\x1b[36ma\x1b[0m\t1\t\x1b[33m2100-01-02T03:04:05Z\x1b[0m\r\n", nil, scan...)
 	shows("a\t1\t2100-01-02T03:04:05Z\r\n", []string{"NO_COLOR=1"}, scan...)
 	shows("a\t1\t2100-01-02T03:04:05Z\r\n", []string{"TERM=dumb"}, scan...)
-	shows("\x1b[33m2100-01-02T03:04:05Z\x1b[0m\t\x1b[36ma\x1b[0m", nil, "scan", s, "--expiring-before", "2200-01-01T00:00:00Z")
+	shows("\x1b[33m2100-01-02T03:04:05Z\x1b[0m\t\x1b[36ma\x1b[0m", nil,
+		"scan", s, "--expiring-before", "2200-01-01T00:00:00Z")
 	shows("\x1b[31mebb:\x1b[0m get: not found", nil, "get", s, "b")
 	shows("\x1b[32mno problems\x1b[0m", nil, "check", s)
 	y := startTyping(t, nil, "shell", s)
