@@ -13,9 +13,10 @@ const (
 	// A turn takes at most this many commands and bytes of arguments from its queue.
 	turnCommands = 4096
 	turnBytes    = 16 << 20
-	// purgeStep bounds the expired rows that are deleted between two turns: their pages are copied, and
-	// a write waits for at most one step. Steps of 1024 took 5 to 15 ms where keys expire in no order.
-	purgeStep = 128
+	// Between two turns expired rows are deleted for purgeTime, purgeStep at a time: a write waits for
+	// that. Each row may be on a page of its own, so their number is no bound.
+	purgeTime = time.Millisecond
+	purgeStep = 64
 )
 
 // unit is the part of a pipeline that one connection gives to a turn, or a function of the server.
@@ -266,8 +267,11 @@ func (e *executor) maintain() {
 		e.publishExpired(s.store.TakeExpired())
 		s.store.Turn(tx)
 		defer func() { purged = s.store.TakeExpired() }()
-		if _, e.urgent, err = s.store.Purge(tx, purgeStep); err != nil {
-			return err
+		e.urgent = true
+		for began := time.Now(); e.urgent && time.Since(began) < purgeTime; {
+			if _, e.urgent, err = s.store.Purge(tx, purgeStep); err != nil {
+				return err
+			}
 		}
 		more, err := s.store.Reclaim(tx)
 		e.urgent = e.urgent || more
