@@ -29,8 +29,9 @@ var errTooLarge = errors.New("resp: command exceeds its limit of bytes")
 
 const (
 	initialBuffer = 16 << 10
-	// A buffer above this size is replaced after its commands have run.
+	// Buffers above these sizes are replaced after their commands have run.
 	retainedBuffer = 1 << 20
+	retainedSlices = 1 << 8
 )
 
 // Reader splits a stream into commands. Commands whose bytes have all arrived are returned by Next
@@ -44,9 +45,10 @@ type Reader struct {
 	consumed int    // bytes of returned commands
 	pos      int    // scan position, at or after consumed
 
-	missing int    // arguments of the current command that are yet to come; 0: no current command
-	bulk    int    // length of the argument at pos, -1: its length line is yet to come
-	args    []span // arguments of the current command
+	missing int      // arguments of the current command that are yet to come; 0: no current command
+	bulk    int      // length of the argument at pos, -1: its length line is yet to come
+	args    []span   // arguments of the current command
+	slices  [][]byte // those of returned commands
 }
 
 // span is a range of the buffer, which may move while a command arrives.
@@ -78,12 +80,12 @@ func (r *Reader) Next() (args [][]byte, ok bool, err error) {
 		if len(r.args) == 0 {
 			continue // an empty array or line
 		}
-		args = make([][]byte, len(r.args))
-		for i, s := range r.args {
-			args[i] = r.buf[s.from:s.to:s.to]
+		first := len(r.slices)
+		for _, s := range r.args {
+			r.slices = append(r.slices, r.buf[s.from:s.to:s.to])
 		}
 		r.args, r.consumed = r.args[:0], r.pos
-		return args, true, nil
+		return r.slices[first:len(r.slices):len(r.slices)], true, nil
 	}
 }
 
@@ -212,6 +214,10 @@ func (r *Reader) Buffered() int { return len(r.buf) - r.consumed }
 func (r *Reader) Release() {
 	if r.consumed == 0 {
 		return
+	}
+	clear(r.slices) // they may refer to a large buffer
+	if r.slices = r.slices[:0]; cap(r.slices) > retainedSlices {
+		r.slices = nil
 	}
 	rest, target := r.buf[r.consumed:], r.buf[:0]
 	if cap(r.buf) > retainedBuffer && len(rest) < initialBuffer {

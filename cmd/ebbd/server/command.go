@@ -27,13 +27,18 @@ const (
 	flagAlone    // never part of a turn: it may wait for the writer, or for its client
 )
 
-// command is a row of the command table.
-type command struct {
+// commandSpec is a row of the command table.
+type commandSpec struct {
 	name  string
 	arity int // arguments with the name; negative: at least as many
 	flags flag
 	keys  keySpec
 	run   func(*request) error
+}
+
+type command struct {
+	commandSpec
+	index int // of its counters
 }
 
 // keySpec says which arguments are keys: from first to last (negative: from the end) in steps. With
@@ -97,7 +102,9 @@ type execution struct {
 	waiter            *waiter
 	serving, unserved bool
 
-	sp keyspace.Space
+	sp    keyspace.Space
+	bound int      // the database of sp and, outside of turns, of tx, plus one; 0: none
+	spare *request // for the next command
 }
 
 // replyError is an error reply with its code.
@@ -200,11 +207,11 @@ func (c *conn) check(args [][]byte) (*command, error) {
 	return cmd, nil
 }
 
-// execute runs one command of the connection and writes its reply, unless CLIENT REPLY says that it
-// gets none.
-func (x *execution) execute(args [][]byte) {
+// execute runs one command of the connection, of which cmd and err are what check returns, and
+// writes its reply, unless CLIENT REPLY says that it gets none.
+func (x *execution) execute(cmd *command, err error, args [][]byte) {
 	mark, silent := x.w.Len(), x.c.reply == replySkip
-	x.dispatch(args)
+	x.dispatch(cmd, err, args)
 	switch {
 	case silent && x.c.reply == replySkip: // the command after CLIENT REPLY SKIP
 		x.c.reply = replyOn
@@ -215,9 +222,11 @@ func (x *execution) execute(args [][]byte) {
 }
 
 // dispatch runs a command, or queues it within MULTI.
-func (x *execution) dispatch(args [][]byte) {
+func (x *execution) dispatch(cmd *command, err error, args [][]byte) {
 	c := x.c
-	cmd, err := c.check(args)
+	if cmd != nil {
+		c.last = cmd
+	}
 	if err != nil {
 		if c.multi && cmd != nil && cmd.name == "exec" {
 			c.discard()
@@ -241,14 +250,15 @@ func (x *execution) dispatch(args [][]byte) {
 // call runs a command. What it wrote before an error is rolled back.
 func (x *execution) call(cmd *command, args [][]byte) {
 	began := x.s.monotonic()
-	r := request{execution: x, cmd: cmd, args: args}
+	r := x.newRequest(cmd, args)
+	defer x.endRequest(r)
 	mark := x.w.Len()
 	sent := 0
 	if x.turn {
 		sent = len(x.s.exec.messages)
 	}
 	x.sp.TakeEmptied()
-	err := x.attempt(&r)
+	err := x.attempt(r)
 	switch {
 	case x.serving && (err != nil || x.unserved):
 		x.w.Truncate(mark)
@@ -267,6 +277,23 @@ func (x *execution) call(cmd *command, args [][]byte) {
 		r.notify()
 	}
 	x.s.commandDone(cmd, args, began, err)
+}
+
+// newRequest returns a request; those of EXEC and of scripts have others within them.
+func (x *execution) newRequest(cmd *command, args [][]byte) *request {
+	r := x.spare
+	if x.spare = nil; r == nil {
+		r = new(request)
+	}
+	r.execution, r.cmd, r.args = x, cmd, args
+	return r
+}
+
+func (x *execution) endRequest(r *request) {
+	clear(r.events)
+	clear(r.changed)
+	*r = request{events: r.events[:0], changed: r.changed[:0]}
+	x.spare = r
 }
 
 // attempt runs the handler. Savepoints make each page that a later command changes a copy, so a turn
@@ -314,9 +341,12 @@ func (x *execution) bind() error {
 		if err != nil {
 			return err
 		}
-		x.tx = tx
+		x.tx, x.bound = tx, 0
 	}
-	x.s.space(&x.sp, x.tx, x.c.db)
+	if x.turn || x.bound != x.c.db+1 { // a turn may exchange the databases
+		x.s.space(&x.sp, x.tx, x.c.db)
+		x.bound = x.c.db + 1
+	}
 	return nil
 }
 

@@ -16,6 +16,7 @@ const (
 	// A pipeline is cut into batches of this many commands and bytes of replies.
 	batchCommands = 1024
 	flushBytes    = 64 << 10
+	retainedBatch = 256 // memory for as many commands stays with the connection
 	// writeTimeout is how long a client may take nothing of its replies.
 	writeTimeout = 60 * time.Second
 )
@@ -27,8 +28,13 @@ type conn struct {
 	nc   net.Conn
 	rd   *resp.Reader
 	w    resp.Writer
-	unit unit
-	out  sync.Mutex // held by the connection while it has replies to send, by its inbox while it sends
+	unit unit // its execution is also that of reads
+
+	batch    [][][]byte // for the next commands
+	last     *command
+	deadline time.Time // of writes: see flush
+
+	out sync.Mutex // held by the connection while it has replies to send, by its inbox while it sends
 
 	// subscribed are the names of subscriptions by kind. Changes hold hub.mu.
 	subscribed [subscriptionKinds][]string
@@ -116,6 +122,10 @@ func (c *conn) serveBatch() (ok bool) {
 	if len(batch) > 0 {
 		c.monitor(batch)
 		c.run(batch)
+		clear(batch) // they may refer to a large buffer
+	}
+	if c.batch = batch; cap(batch) > retainedBatch {
+		c.batch = nil
 	}
 	if err != nil {
 		var protocol resp.ProtocolError
@@ -133,7 +143,7 @@ func (c *conn) serveBatch() (ok bool) {
 
 // read returns the commands that have arrived whole, at least one.
 func (c *conn) read() (batch [][][]byte, err error) {
-	for {
+	for batch = c.batch[:0]; ; {
 		args, ok, err := c.rd.Next()
 		switch {
 		case err != nil:
@@ -164,15 +174,16 @@ func (c *conn) read() (batch [][][]byte, err error) {
 
 // run runs a batch: reads at once, and all from the first write on in a turn.
 func (c *conn) run(batch [][][]byte) {
-	x := execution{s: c.s, c: c, w: &c.w}
-	defer c.note(batch[len(batch)-1])
+	x := &c.unit.x
+	defer c.note()
 	for len(batch) > 0 && !c.closing {
+		cmd, err := c.check(batch[0])
 		if c.s.pause.active.Load() {
-			if c.awaitPause(&x, batch[0]); c.closing {
+			if c.awaitPause(x, cmd, err); c.closing {
 				break
 			}
 		}
-		if c.needsTurn(batch[0]) {
+		if c.needsTurn(cmd, err) {
 			x.end()
 			ran, w := c.s.exec.submit(c, batch[:turnLength(batch)])
 			batch = batch[ran:]
@@ -182,7 +193,7 @@ func (c *conn) run(batch [][][]byte) {
 			}
 			continue
 		}
-		x.execute(batch[0])
+		x.execute(cmd, err, batch[0])
 		batch = batch[1:]
 		if c.w.Len() > flushBytes {
 			x.end()
@@ -214,9 +225,8 @@ func cloneCommands(batch [][][]byte) [][][]byte {
 	return cloned
 }
 
-// needsTurn says whether the command is one of a turn.
-func (c *conn) needsTurn(args [][]byte) bool {
-	cmd, err := c.check(args)
+// needsTurn says whether a command is one of a turn: cmd and err are what check returns.
+func (c *conn) needsTurn(cmd *command, err error) bool {
 	switch {
 	case err != nil:
 		return false
@@ -237,12 +247,12 @@ func (c *conn) needsTurn(args [][]byte) bool {
 }
 
 // note keeps what CLIENT LIST shows.
-func (c *conn) note(last [][]byte) {
+func (c *conn) note() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.info.last = time.Now()
-	if cmd := lookup(last[0]); cmd != nil {
-		c.info.command = cmd.name
+	if c.last != nil {
+		c.info.command = c.last.name
 	}
 	c.info.db, c.info.version, c.info.watched = c.db, c.w.Version, len(c.watched)
 	c.info.subscribed, c.info.patterns = len(c.subscribed[channelKind]), len(c.subscribed[patternKind])
@@ -252,7 +262,8 @@ func (c *conn) note(last [][]byte) {
 	}
 }
 
-// flush sends the collected replies. A client that takes none of them for a while is disconnected.
+// flush sends the collected replies. A client that takes none of them for a while is disconnected:
+// the deadline is set again when it is a second old.
 func (c *conn) flush() error {
 	rest := c.w.Bytes()
 	if len(rest) == 0 {
@@ -261,8 +272,11 @@ func (c *conn) flush() error {
 	c.s.stats.bytesWritten.Add(int64(len(rest)))
 	for len(rest) > 0 {
 		part := rest[:min(len(rest), 1<<20)]
-		if err := c.nc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-			return err
+		if now := time.Now(); now.Sub(c.deadline) > time.Second-writeTimeout {
+			c.deadline = now.Add(writeTimeout)
+			if err := c.nc.SetWriteDeadline(c.deadline); err != nil {
+				return err
+			}
 		}
 		n, err := c.nc.Write(part)
 		if err != nil {

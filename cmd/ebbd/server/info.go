@@ -2,11 +2,9 @@ package server
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"runtime/metrics"
-	"slices"
 	"strings"
 	"time"
 
@@ -118,13 +116,14 @@ func infoPersistence(r *request, b *strings.Builder) error {
 
 func infoStats(r *request, b *strings.Builder) error {
 	st := &r.s.stats
+	calls, failed := st.total()
 	keys, fields := r.s.store.Expired()
 	line(b, "total_connections_received", st.connections.Load())
-	line(b, "total_commands_processed", st.commands.Load())
+	line(b, "total_commands_processed", calls)
 	line(b, "total_net_input_bytes", st.bytesRead.Load())
 	line(b, "total_net_output_bytes", st.bytesWritten.Load())
 	line(b, "rejected_connections", st.rejected.Load())
-	line(b, "total_error_replies", st.errors.Load())
+	line(b, "total_error_replies", failed)
 	line(b, "expired_keys", keys)
 	line(b, "expired_subkeys", fields)
 	line(b, "evicted_keys", 0)
@@ -141,17 +140,10 @@ func infoReplication(_ *request, b *strings.Builder) error {
 }
 
 func infoCommands(r *request, b *strings.Builder) error {
-	var lines []string
-	r.s.stats.perCommand.Range(func(key, value any) bool {
-		cs := value.(*commandStats)
-		calls, micros := cs.calls.Load(), cs.micros.Load()
-		lines = append(lines, fmt.Sprintf("cmdstat_%s:calls=%d,usec=%d,usec_per_call=%.2f,"+
-			"rejected_calls=0,failed_calls=%d\r\n", key.(*command).name, calls, micros,
-			float64(micros)/math.Max(1, float64(calls)), cs.failed.Load()))
-		return true
-	})
-	slices.Sort(lines)
-	b.WriteString(strings.Join(lines, ""))
+	for _, c := range r.s.stats.called() {
+		fmt.Fprintf(b, "cmdstat_%s:calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=0,failed_calls=%d\r\n",
+			c.name, c.calls, c.took.Microseconds(), float64(c.took)/1e3/float64(c.calls), c.failed)
+	}
 	return nil
 }
 

@@ -34,6 +34,7 @@ func (s *Server) Metrics() http.Handler {
 
 func (s *Server) serverMetrics() []metric {
 	st := &s.stats
+	_, errors := st.total()
 	keys, fields := s.store.Expired()
 	failed := 0.0
 	if s.lastError.Load() != nil {
@@ -51,7 +52,7 @@ func (s *Server) serverMetrics() []metric {
 		gauge("last_turn_failed", "1 if the newest write transaction failed.", failed),
 		count("connections_total", "Connections accepted.", st.connections.Load()),
 		count("rejected_connections_total", "Connections beyond maxclients.", st.rejected.Load()),
-		count("error_replies_total", "Commands that replied with an error.", st.errors.Load()),
+		count("error_replies_total", "Commands that replied with an error.", errors),
 		count("turns_total", "Write transactions of commands.", st.turns.Load()),
 		count("net_input_bytes_total", "Bytes received.", st.bytesRead.Load()),
 		count("net_output_bytes_total", "Bytes sent.", st.bytesWritten.Load()),
@@ -86,23 +87,7 @@ func storeMetrics(st kv.Stats) []metric {
 }
 
 func (s *Server) writeCommandMetrics(w io.Writer) {
-	type row struct {
-		name   string
-		calls  int64
-		micros int64
-	}
-	var rows []row
-	s.stats.perCommand.Range(func(key, value any) bool {
-		cs := value.(*commandStats)
-		rows = append(rows, row{key.(*command).name, cs.calls.Load(), cs.micros.Load()})
-		return true
-	})
-	slices.SortFunc(rows, func(a, b row) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
+	rows := s.stats.called()
 	fmt.Fprint(w, "# HELP ebbd_commands_total Commands that have run.\n# TYPE ebbd_commands_total counter\n")
 	for _, r := range rows {
 		fmt.Fprintf(w, "ebbd_commands_total{command=%q} %d\n", r.name, r.calls)
@@ -110,6 +95,6 @@ func (s *Server) writeCommandMetrics(w io.Writer) {
 	fmt.Fprint(w, "# HELP ebbd_command_seconds_total Time that commands took, without waits for turns.\n"+
 		"# TYPE ebbd_command_seconds_total counter\n")
 	for _, r := range rows {
-		fmt.Fprintf(w, "ebbd_command_seconds_total{command=%q} %v\n", r.name, float64(r.micros)/1e6)
+		fmt.Fprintf(w, "ebbd_command_seconds_total{command=%q} %v\n", r.name, r.took.Seconds())
 	}
 }

@@ -64,13 +64,12 @@ func (p *pause) left(writes bool) (d time.Duration, ended <-chan struct{}) {
 }
 
 // awaitPause waits while the command is paused. The replies before it go out.
-func (c *conn) awaitPause(x *execution, args [][]byte) {
-	cmd := lookup(args[0])
+func (c *conn) awaitPause(x *execution, cmd *command, err error) {
 	if cmd == nil || cmd.name == "client" || cmd.flags&flagNoAuth != 0 {
 		return
 	}
 	for !c.closing && !c.s.isClosing() {
-		left, ended := c.s.pause.left(c.needsTurn(args))
+		left, ended := c.s.pause.left(c.needsTurn(cmd, err))
 		if left == 0 {
 			return
 		}

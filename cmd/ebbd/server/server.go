@@ -109,6 +109,7 @@ func Open(o Options) (*Server, error) {
 		conns:    make(map[int64]*conn),
 		endTicks: make(chan struct{}),
 	}
+	s.stats.perCommand = make([]commandStats, len(commands))
 	s.ending, s.end = context.WithCancel(context.Background())
 	if err := s.config.init(o); err != nil {
 		return nil, err

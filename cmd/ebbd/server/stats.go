@@ -2,6 +2,8 @@ package server
 
 import (
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,42 +12,69 @@ import (
 // statistics are counters since the start, or CONFIG RESETSTAT.
 type statistics struct {
 	connections, rejected   atomic.Int64
-	commands, errors, turns atomic.Int64
+	turns                   atomic.Int64
 	bytesRead, bytesWritten atomic.Int64
 	hits, misses            atomic.Int64
 
-	perCommand sync.Map // *command -> *commandStats
+	perCommand []commandStats // by command.index
 }
 
 type commandStats struct {
-	calls, micros, failed atomic.Int64
+	calls, nanos, failed atomic.Int64
+}
+
+// commandCount is what the counters of one command were at one moment.
+type commandCount struct {
+	name          string
+	calls, failed int64
+	took          time.Duration
+}
+
+// called returns the counts of the commands that have run, in the order of their names.
+func (st *statistics) called() (counts []commandCount) {
+	for name, cmd := range commands {
+		cs := &st.perCommand[cmd.index]
+		if calls := cs.calls.Load(); calls > 0 {
+			counts = append(counts,
+				commandCount{name, calls, cs.failed.Load(), time.Duration(cs.nanos.Load())})
+		}
+	}
+	slices.SortFunc(counts, func(a, b commandCount) int { return strings.Compare(a.name, b.name) })
+	return counts
+}
+
+// total returns the numbers of commands that have run, and of those that replied with an error.
+func (st *statistics) total() (calls, failed int64) {
+	for i := range st.perCommand {
+		calls += st.perCommand[i].calls.Load()
+		failed += st.perCommand[i].failed.Load()
+	}
+	return calls, failed
 }
 
 func (st *statistics) reset() {
 	for _, n := range []*atomic.Int64{
-		&st.connections, &st.rejected, &st.commands, &st.errors, &st.turns,
-		&st.bytesRead, &st.bytesWritten, &st.hits, &st.misses,
+		&st.connections, &st.rejected, &st.turns, &st.bytesRead, &st.bytesWritten, &st.hits, &st.misses,
 	} {
 		n.Store(0)
 	}
-	st.perCommand.Clear()
+	for i := range st.perCommand {
+		cs := &st.perCommand[i]
+		cs.calls.Store(0)
+		cs.nanos.Store(0)
+		cs.failed.Store(0)
+	}
 }
 
 // commandDone counts a command that has run, and notes it if it was slow. Its time includes no wait
 // for a turn.
 func (s *Server) commandDone(cmd *command, args [][]byte, began time.Duration, err error) {
 	took := s.monotonic() - began
-	s.stats.commands.Add(1)
-	v, ok := s.stats.perCommand.Load(cmd)
-	if !ok {
-		v, _ = s.stats.perCommand.LoadOrStore(cmd, new(commandStats))
-	}
-	cs := v.(*commandStats)
+	cs := &s.stats.perCommand[cmd.index]
 	cs.calls.Add(1)
-	cs.micros.Add(took.Microseconds())
+	cs.nanos.Add(int64(took))
 	if err != nil {
 		cs.failed.Add(1)
-		s.stats.errors.Add(1)
 	}
 	if slower := s.config.slowMicros.Load(); slower >= 0 && took.Microseconds() >= slower {
 		s.slow.add(args, took, int(s.config.slowLength.Load()))

@@ -6,12 +6,12 @@ var commands map[string]*command
 // The handlers look up other commands: the table is filled after they are initialized.
 func init() {
 	commands = make(map[string]*command)
-	for _, group := range [][]command{
+	for _, group := range [][]commandSpec{
 		connectionTable, serverTable, keyTable, stringTable, hashTable,
 		listTable, setTable, zsetTable, bitTable, pubsubTable, scriptingTable,
 	} {
-		for i := range group {
-			commands[group[i].name] = &group[i]
+		for _, spec := range group {
+			commands[spec.name] = &command{spec, len(commands)}
 		}
 	}
 }
@@ -25,7 +25,7 @@ const (
 	blocking  = flagWrite | flagBlocking
 )
 
-var connectionTable = []command{
+var connectionTable = []commandSpec{
 	{"ping", -1, flagFast | flagPubSub, noKeys, pingCommand},
 	{"echo", 2, flagFast, noKeys, echoCommand},
 	{"quit", -1, session | flagNow | flagPubSub, noKeys, quitCommand},
@@ -41,7 +41,7 @@ var connectionTable = []command{
 	{"unwatch", 1, flagFast, noKeys, unwatchCommand},
 }
 
-var scriptingTable = []command{
+var scriptingTable = []commandSpec{
 	{"eval", -3, write, keySpec{numkeys: 2}, evalCommand},
 	{"evalsha", -3, write, keySpec{numkeys: 2}, evalCommand},
 	{"eval_ro", -3, read, keySpec{numkeys: 2}, evalCommand},
@@ -49,7 +49,7 @@ var scriptingTable = []command{
 	{"script", -2, 0, noKeys, scriptCommand},
 }
 
-var pubsubTable = []command{
+var pubsubTable = []commandSpec{
 	{"subscribe", -2, flagPubSub, noKeys, subscribeCommand},
 	{"unsubscribe", -1, flagPubSub, noKeys, unsubscribeCommand},
 	{"psubscribe", -2, flagPubSub, noKeys, subscribeCommand},
@@ -61,7 +61,7 @@ var pubsubTable = []command{
 	{"pubsub", -2, 0, noKeys, pubsubCommand},
 }
 
-var serverTable = []command{
+var serverTable = []commandSpec{
 	{"command", -1, 0, noKeys, commandCommand},
 	{"acl", -2, flagAdmin, noKeys, aclCommand},
 	{"info", -1, 0, noKeys, infoCommand},
@@ -86,7 +86,7 @@ var serverTable = []command{
 	{"lolwut", -1, flagFast, noKeys, lolwutCommand},
 }
 
-var keyTable = []command{
+var keyTable = []commandSpec{
 	{"del", -2, write, allKeys, delCommand},
 	{"unlink", -2, writeFast, allKeys, delCommand},
 	{"exists", -2, readFast, allKeys, existsCommand},
@@ -115,7 +115,7 @@ var keyTable = []command{
 	{"restore", -4, write, oneKey, restoreCommand},
 }
 
-var stringTable = []command{
+var stringTable = []commandSpec{
 	{"get", 2, readFast, oneKey, getCommand},
 	{"set", -3, write, oneKey, setCommand},
 	{"setnx", 3, writeFast, oneKey, setnxCommand},
@@ -140,7 +140,7 @@ var stringTable = []command{
 	{"lcs", -3, read, twoKeys, lcsCommand},
 }
 
-var bitTable = []command{
+var bitTable = []commandSpec{
 	{"setbit", 4, write, oneKey, setbitCommand},
 	{"getbit", 3, readFast, oneKey, getbitCommand},
 	{"bitcount", -2, read, oneKey, bitcountCommand},
@@ -150,7 +150,7 @@ var bitTable = []command{
 	{"bitfield_ro", -2, readFast, oneKey, bitfieldCommand},
 }
 
-var hashTable = []command{
+var hashTable = []commandSpec{
 	{"hset", -4, writeFast, oneKey, hsetCommand},
 	{"hmset", -4, writeFast, oneKey, hsetCommand},
 	{"hsetnx", 4, writeFast, oneKey, hsetnxCommand},
@@ -181,7 +181,7 @@ var hashTable = []command{
 	{"hgetdel", -5, writeFast, oneKey, hgetdelCommand},
 }
 
-var listTable = []command{
+var listTable = []commandSpec{
 	{"lpush", -3, writeFast, oneKey, pushCommand},
 	{"rpush", -3, writeFast, oneKey, pushCommand},
 	{"lpushx", -3, writeFast, oneKey, pushCommand},
@@ -206,7 +206,7 @@ var listTable = []command{
 	{"blmpop", -5, blocking, keySpec{numkeys: 2}, lmpopCommand},
 }
 
-var setTable = []command{
+var setTable = []commandSpec{
 	{"sadd", -3, writeFast, oneKey, saddCommand},
 	{"srem", -3, writeFast, oneKey, sremCommand},
 	{"sismember", 3, readFast, oneKey, sismemberCommand},
@@ -226,7 +226,7 @@ var setTable = []command{
 	{"sintercard", -3, read, keySpec{numkeys: 1}, sintercardCommand},
 }
 
-var zsetTable = []command{
+var zsetTable = []commandSpec{
 	{"zadd", -4, writeFast, oneKey, zaddCommand},
 	{"zincrby", 4, writeFast, oneKey, zincrbyCommand},
 	{"zrem", -3, writeFast, oneKey, zremCommand},

@@ -200,7 +200,9 @@ func (u *unit) run(tx *kv.Tx, careful bool) (ok bool) {
 	x.tx, x.turn, x.careful, x.halfway, x.waiter = tx, true, careful, false, nil
 	ok = true
 	for u.ran = 0; u.ran < len(u.commands) && ok && x.waiter == nil && !x.c.closing; u.ran++ {
-		x.execute(u.commands[u.ran])
+		args := u.commands[u.ran]
+		cmd, err := x.c.check(args)
+		x.execute(cmd, err, args)
 		ok = !x.halfway && x.s.exec.serve(tx, careful)
 	}
 	x.tx, x.turn = nil, false
