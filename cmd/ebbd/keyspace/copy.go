@@ -39,7 +39,7 @@ func (s *Space) Copy(key []byte, row *Row, to *Space, name []byte, target *Row) 
 }
 
 func (s *Space) copyElements(id uint64, to *Space, newID uint64) error {
-	c := s.elements.CursorIn(kv.ScanOptions{Prefix: append([]byte(nil), s.header(id)...)})
+	c := s.elements().CursorIn(kv.ScanOptions{Prefix: append([]byte(nil), s.header(id)...)})
 	var key []byte
 	for ok := c.First(); ok; ok = c.Next() {
 		if len(c.Key()) == 8 {
@@ -50,7 +50,7 @@ func (s *Space) copyElements(id uint64, to *Space, newID uint64) error {
 		if at, ok := c.Expiry(); ok {
 			o.ExpireAt = time.UnixMilli(at.UnixMilli())
 		}
-		if _, err := to.changing(to.elements).PutWith(key, c.Value(), o); err != nil {
+		if _, err := to.changing(to.elements()).PutWith(key, c.Value(), o); err != nil {
 			return err
 		}
 	}
@@ -64,7 +64,7 @@ func (s *Space) Bytes(key []byte, row *Row) (n int64, err error) {
 		return n, nil
 	}
 	o := kv.ScanOptions{Prefix: append([]byte(nil), s.header(row.ID)...)}
-	for k, v := range s.elements.Scan(o) {
+	for k, v := range s.elements().Scan(o) {
 		n += int64(len(k) + len(v))
 	}
 	return n + rowSize, s.tx.Err()

@@ -31,7 +31,7 @@ func appendBytes(b, part []byte) []byte {
 func (s *Space) Dump(row *Row) ([]byte, error) {
 	b := appendBytes([]byte(dumpMagic), appendRow(nil, row))
 	if row.Type != TypeString {
-		c := s.elements.CursorIn(kv.ScanOptions{Prefix: append([]byte(nil), s.header(row.ID)...)})
+		c := s.elements().CursorIn(kv.ScanOptions{Prefix: append([]byte(nil), s.header(row.ID)...)})
 		for ok := c.First(); ok; ok = c.Next() {
 			if len(c.Key()) == 8 {
 				continue // the header row
@@ -133,7 +133,7 @@ func (s *Space) restoreElements(d *dumpReader, row *Row) error {
 		case name[0] != scoreKind:
 			n++
 		}
-		if _, err := s.changing(s.elements).PutWith(append(s.header(row.ID), name...), value, o); err != nil {
+		if _, err := s.changing(s.elements()).PutWith(append(s.header(row.ID), name...), value, o); err != nil {
 			return err
 		}
 	}

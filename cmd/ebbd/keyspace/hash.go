@@ -20,7 +20,7 @@ func (s *Space) GetField(row *Row, field []byte) (value []byte, ok bool, err err
 	if row.Type == 0 || len(field) > s.MaxElement() {
 		return nil, false, nil
 	}
-	value, err = s.elements.Get(s.element(row.ID, fieldKind, field))
+	value, err = s.elements().Get(s.element(row.ID, fieldKind, field))
 	ok, err = absent(err)
 	return value, ok, err
 }
@@ -30,7 +30,7 @@ func (s *Space) FieldExpiry(row *Row, field []byte) (expiry int64, ok bool, err 
 	if row.Type == 0 || len(field) > s.MaxElement() {
 		return 0, false, nil
 	}
-	at, err := s.elements.Expiry(s.element(row.ID, fieldKind, field))
+	at, err := s.elements().Expiry(s.element(row.ID, fieldKind, field))
 	if ok, err = absent(err); !ok || at.IsZero() {
 		return 0, ok, err
 	}
@@ -58,7 +58,7 @@ func (s *Space) SetField(
 	if expiry > 0 {
 		o.ExpireAt = time.UnixMilli(expiry)
 	}
-	_, err = s.changing(s.elements).PutWith(s.element(row.ID, fieldKind, field), value, o)
+	_, err = s.changing(s.elements()).PutWith(s.element(row.ID, fieldKind, field), value, o)
 	return !ok, err
 }
 
@@ -73,7 +73,7 @@ func (s *Space) DeleteField(row *Row, field []byte) (deleted bool, err error) {
 	} else if was >= row.fieldMax {
 		row.inexact = true
 	}
-	return true, s.changing(s.elements).Delete(s.element(row.ID, fieldKind, field))
+	return true, s.changing(s.elements()).Delete(s.element(row.ID, fieldKind, field))
 }
 
 // SetFieldExpiry sets or, with NoExpiry, removes the expiry of a present field; Save follows.
@@ -83,9 +83,9 @@ func (s *Space) SetFieldExpiry(key []byte, row *Row, field []byte, was, expiry i
 	}
 	name := s.element(row.ID, fieldKind, field)
 	if expiry == NoExpiry {
-		return s.changing(s.elements).Persist(name)
+		return s.changing(s.elements()).Persist(name)
 	}
-	return s.changing(s.elements).ExpireAt(name, time.UnixMilli(expiry))
+	return s.changing(s.elements()).ExpireAt(name, time.UnixMilli(expiry))
 }
 
 // noteExpiry keeps the counts of the master row when a field gets an expiry or becomes permanent.
@@ -157,7 +157,7 @@ func (s *Space) tighten(row *Row) error {
 
 func (s *Space) fields(row *Row, from []byte) *kv.Cursor {
 	o := kv.ScanOptions{Prefix: s.element(row.ID, fieldKind, nil)}
-	c := s.elements.CursorIn(o)
+	c := s.elements().CursorIn(o)
 	if from != nil {
 		c.Seek(s.element(row.ID, fieldKind, from))
 	}

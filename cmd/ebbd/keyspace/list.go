@@ -24,7 +24,7 @@ func (s *Space) Push(row *Row, head bool, value []byte) error {
 		pos = 0
 	}
 	row.Count++
-	return s.changing(s.elements).Put(s.at(row, pos), value)
+	return s.changing(s.elements()).Put(s.at(row, pos), value)
 }
 
 // Pop removes the first or the last element of a list that has one; Save follows.
@@ -33,10 +33,10 @@ func (s *Space) Pop(row *Row, head bool) (value []byte, err error) {
 	if head {
 		pos = 0
 	}
-	if value, err = s.elements.GetAppend(nil, s.at(row, pos)); err != nil {
+	if value, err = s.elements().GetAppend(nil, s.at(row, pos)); err != nil {
 		return nil, err
 	}
-	if err := s.changing(s.elements).Delete(s.at(row, pos)); err != nil {
+	if err := s.changing(s.elements()).Delete(s.at(row, pos)); err != nil {
 		return nil, err
 	}
 	row.Count--
@@ -48,12 +48,12 @@ func (s *Space) Pop(row *Row, head bool) (value []byte, err error) {
 
 // Index returns the element at a position within the list.
 func (s *Space) Index(row *Row, pos int64) ([]byte, error) {
-	return s.elements.Get(s.at(row, pos))
+	return s.elements().Get(s.at(row, pos))
 }
 
 // SetIndex replaces the element at a position within the list.
 func (s *Space) SetIndex(row *Row, pos int64, value []byte) error {
-	return s.changing(s.elements).Put(s.at(row, pos), value)
+	return s.changing(s.elements()).Put(s.at(row, pos), value)
 }
 
 // Elements ranges over the elements of positions [from, to), which lie within the list.
@@ -65,7 +65,7 @@ func (s *Space) Elements(row *Row, from, to int64, reverse bool) iter.Seq2[int64
 		o := kv.ScanOptions{Reverse: reverse}
 		o.Lower = append(o.Lower, s.at(row, from)...)
 		o.Upper = append(o.Upper, s.at(row, to)...)
-		for key, value := range s.elements.Scan(o) {
+		for key, value := range s.elements().Scan(o) {
 			pos := int64(binary.BigEndian.Uint64(key[elementPrefix:])^1<<63) - row.Head
 			if !yield(pos, value) {
 				return
@@ -81,7 +81,7 @@ func (s *Space) Trim(row *Row, from, to int64) error {
 			return nil
 		}
 		lower := append([]byte(nil), s.at(row, lo)...)
-		return s.changing(s.elements).DeleteRange(lower, s.at(row, hi))
+		return s.changing(s.elements()).DeleteRange(lower, s.at(row, hi))
 	}
 	if err := cut(0, from); err != nil {
 		return err
@@ -135,11 +135,11 @@ func (s *Space) move(row *Row, from, to, by int64) error {
 		step, pos, end = -1, to-1, from-1
 	}
 	for ; pos != end; pos += step {
-		value, err := s.elements.GetAppend(nil, s.at(row, pos))
+		value, err := s.elements().GetAppend(nil, s.at(row, pos))
 		if err != nil {
 			return err
 		}
-		if err := s.changing(s.elements).Put(s.at(row, pos+by), value); err != nil {
+		if err := s.changing(s.elements()).Put(s.at(row, pos+by), value); err != nil {
 			return err
 		}
 	}
@@ -162,11 +162,11 @@ func (s *Space) RemoveMany(row *Row, positions []int64) error {
 		if gone[pos] {
 			continue
 		}
-		value, err := s.elements.GetAppend(nil, s.at(row, pos))
+		value, err := s.elements().GetAppend(nil, s.at(row, pos))
 		if err != nil {
 			return err
 		}
-		if err := s.changing(s.elements).Put(s.at(row, to), value); err != nil {
+		if err := s.changing(s.elements()).Put(s.at(row, to), value); err != nil {
 			return err
 		}
 		to++

@@ -17,7 +17,7 @@ const (
 // drop deletes the rows of a collection, at once or, if there are many, later.
 func (s *Space) drop(row *Row) error {
 	if row.Count <= smallCollection && row.fieldMax == 0 {
-		return s.changing(s.elements).DeletePrefix(s.header(row.ID))
+		return s.changing(s.elements()).DeletePrefix(s.header(row.ID))
 	}
 	return s.retire(row.ID)
 }
@@ -25,7 +25,7 @@ func (s *Space) drop(row *Row) error {
 // retire leaves the rows of a dead collection to Reclaim.
 func (s *Space) retire(id uint64) error {
 	s.store.setRetired(s.DB, true)
-	return s.changing(s.elements).Put(retiredKey(id), nil)
+	return s.changing(s.elements()).Put(retiredKey(id), nil)
 }
 
 func retiredKey(id uint64) []byte {
@@ -34,7 +34,7 @@ func retiredKey(id uint64) []byte {
 
 // Reclaim deletes rows of dead collections, a bounded number of them. more says that some are left.
 func (s *Space) Reclaim() (more bool, err error) {
-	retired := s.elements.CursorIn(kv.ScanOptions{Prefix: make([]byte, 8)})
+	retired := s.elements().CursorIn(kv.ScanOptions{Prefix: make([]byte, 8)})
 	if !retired.First() {
 		return false, retired.Err()
 	}
@@ -42,24 +42,24 @@ func (s *Space) Reclaim() (more bool, err error) {
 	prefix := binary.BigEndian.AppendUint64(nil, id)
 	rows := 0
 	var last []byte
-	for key := range s.elements.Scan(kv.ScanOptions{Prefix: prefix, KeysOnly: true}) {
+	for key := range s.elements().Scan(kv.ScanOptions{Prefix: prefix, KeysOnly: true}) {
 		if rows++; rows > reclaimStep {
 			last = append([]byte(nil), key...)
 			break
 		}
 	}
 	if last != nil {
-		return true, s.changing(s.elements).DeleteRange(prefix, last)
+		return true, s.changing(s.elements()).DeleteRange(prefix, last)
 	}
 	// Rows that have expired are hidden from the scan, and go with the prefix.
-	elements := s.changing(s.elements)
+	elements := s.changing(s.elements())
 	return true, errors.Join(elements.DeletePrefix(prefix), elements.Delete(retiredKey(id)))
 }
 
 // Sweep looks at up to limit collections with an id after the given one and returns those that are
 // dead, and the id of the last one that it has seen; 0: there are no more.
 func (s *Space) Sweep(after uint64, limit int) (dead []uint64, last uint64, err error) {
-	c := s.elements.Cursor()
+	c := s.elements().Cursor()
 	for range limit {
 		if after+1 == 0 || !c.Seek(binary.BigEndian.AppendUint64(nil, after+1)) {
 			return dead, 0, c.Err()

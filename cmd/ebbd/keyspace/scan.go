@@ -54,7 +54,7 @@ func (s *Space) RandomElement(row *Row) (name, value []byte, ok bool, err error)
 		kind = fieldKind
 	}
 	o := kv.ScanOptions{Prefix: append([]byte(nil), s.element(row.ID, kind, nil)...)}
-	c := s.elements.CursorIn(o)
+	c := s.elements().CursorIn(o)
 	if ok = randomRow(c, elementPrefix); ok {
 		name = append([]byte{}, c.Key()[elementPrefix:]...)
 		value = append([]byte{}, c.Value()...)

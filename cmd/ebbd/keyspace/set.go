@@ -13,12 +13,12 @@ func (s *Space) HasMember(row *Row, member []byte) (bool, error) {
 	if row.Type == 0 || len(member) > s.MaxElement() {
 		return false, nil
 	}
-	return s.elements.Has(s.element(row.ID, memberKind, member))
+	return s.elements().Has(s.element(row.ID, memberKind, member))
 }
 
 // AddMember puts a member into a set; Save follows.
 func (s *Space) AddMember(row *Row, member []byte) (added bool, err error) {
-	added, err = s.changing(s.elements).PutWith(
+	added, err = s.changing(s.elements()).PutWith(
 		s.element(row.ID, memberKind, member), nil, kv.PutOptions{IfAbsent: true})
 	if added {
 		row.Count++
@@ -33,7 +33,7 @@ func (s *Space) RemoveMember(row *Row, member []byte) (removed bool, err error) 
 		return false, err
 	}
 	row.Count--
-	return true, s.changing(s.elements).Delete(s.element(row.ID, memberKind, member))
+	return true, s.changing(s.elements()).Delete(s.element(row.ID, memberKind, member))
 }
 
 // Members ranges over the members of a set or a sorted set from one on, in the order of bytes. The
@@ -47,7 +47,7 @@ func (s *Space) Members(row *Row, from []byte) iter.Seq2[[]byte, []byte] {
 		if from != nil {
 			o.Lower = append([]byte(nil), s.element(row.ID, memberKind, from)...)
 		}
-		for key, value := range s.elements.Scan(o) {
+		for key, value := range s.elements().Scan(o) {
 			if !yield(key[elementPrefix:], value) {
 				return
 			}

@@ -21,10 +21,10 @@ type Space struct {
 	Now int64 // instant of the transaction, ms
 	DB  int
 
-	store    *Store
-	tx       *kv.Tx
-	master   *kv.CF
-	elements *kv.CF
+	store       *Store
+	tx          *kv.Tx
+	master      *kv.CF
+	elementRows *kv.CF // nil until elements is called: strings have none
 
 	keyBuf, elemBuf, rowBuf []byte // the store copies keys and values of writes
 
@@ -33,6 +33,13 @@ type Space struct {
 
 // Tx returns the transaction of the space.
 func (s *Space) Tx() *kv.Tx { return s.tx }
+
+func (s *Space) elements() *kv.CF {
+	if s.elementRows == nil {
+		s.elementRows = s.tx.CF(familyName(elementFamily, s.DB))
+	}
+	return s.elementRows
+}
 
 // changing counts a write to a family of the space.
 func (s *Space) changing(cf *kv.CF) *kv.CF {
@@ -193,7 +200,7 @@ func (s *Space) Rename(from []byte, row *Row, to []byte, target *Row) error {
 	if err := s.put(to, &value, expiry); err != nil || row.Type == TypeString {
 		return err
 	}
-	return s.changing(s.elements).Put(s.header(row.ID), to)
+	return s.changing(s.elements()).Put(s.header(row.ID), to)
 }
 
 // Count returns the number of live keys.
@@ -217,7 +224,7 @@ func (s *Space) Flush() error {
 	if err := s.changing(s.master).Clear(); err != nil {
 		return err
 	}
-	return s.changing(s.elements).Clear()
+	return s.changing(s.elements()).Clear()
 }
 
 // MaxKey returns the length of the longest key in bytes.
@@ -238,7 +245,7 @@ func (s *Space) create(key []byte, t Type) (Row, error) {
 		return Row{}, err
 	}
 	row := Row{Type: t, ID: uint64(id), unsaved: true}
-	return row, s.changing(s.elements).Put(s.header(row.ID), key)
+	return row, s.changing(s.elements()).Put(s.header(row.ID), key)
 }
 
 // LoadOrCreate is LoadAs for a write that makes the collection if it is absent.

@@ -212,5 +212,5 @@ func (st *Store) Attach(s *Space, tx *kv.Tx, db int) {
 	s.store, s.tx, s.DB = st, tx, db
 	s.Now = tx.Now().UnixMilli()
 	s.master = tx.CF(familyName(masterFamily, db))
-	s.elements = tx.CF(familyName(elementFamily, db))
+	s.elementRows = nil
 }

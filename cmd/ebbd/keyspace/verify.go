@@ -64,7 +64,7 @@ func (s *Space) verifyCollection(key []byte, row *Row, v *Verification) error {
 	kinds := map[Type]byte{TypeHash: fieldKind, TypeList: listKind, TypeSet: memberKind, TypeZSet: memberKind}
 	header := false
 	counted, scores := int64(0), int64(0)
-	c := s.elements.CursorIn(kv.ScanOptions{Prefix: append([]byte(nil), s.header(row.ID)...)})
+	c := s.elements().CursorIn(kv.ScanOptions{Prefix: append([]byte(nil), s.header(row.ID)...)})
 	for ok := c.First(); ok; ok = c.Next() {
 		v.Rows++
 		name := c.Key()[8:]
@@ -112,7 +112,7 @@ func (s *Space) countOrphans(ctx context.Context, v *Verification) error {
 			return err
 		}
 		for _, id := range dead {
-			retired, err := s.elements.Has(retiredKey(id))
+			retired, err := s.elements().Has(retiredKey(id))
 			if err != nil {
 				return err
 			}

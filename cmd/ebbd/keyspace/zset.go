@@ -39,7 +39,7 @@ func (s *Space) Score(row *Row, member []byte) (score float64, ok bool, err erro
 	if row.Type == 0 || len(member) > s.MaxElement()-8 {
 		return 0, false, nil
 	}
-	value, err := s.elements.Get(s.element(row.ID, memberKind, member))
+	value, err := s.elements().Get(s.element(row.ID, memberKind, member))
 	if ok, err = absent(err); !ok {
 		return 0, false, err
 	}
@@ -62,26 +62,26 @@ func (s *Space) SetScore(row *Row, member []byte, score float64, present bool, w
 		if was == score {
 			return nil
 		}
-		if err := s.changing(s.elements).Delete(s.scoreKey(row.ID, was, member)); err != nil {
+		if err := s.changing(s.elements()).Delete(s.scoreKey(row.ID, was, member)); err != nil {
 			return err
 		}
 	} else {
 		row.Count++
 	}
-	if err := s.changing(s.elements).Put(s.scoreKey(row.ID, score, member), nil); err != nil {
+	if err := s.changing(s.elements()).Put(s.scoreKey(row.ID, score, member), nil); err != nil {
 		return err
 	}
 	bits := binary.BigEndian.AppendUint64(nil, sortable(score))
-	return s.changing(s.elements).Put(s.element(row.ID, memberKind, member), bits)
+	return s.changing(s.elements()).Put(s.element(row.ID, memberKind, member), bits)
 }
 
 // RemoveScore deletes a present member of a sorted set; Save follows.
 func (s *Space) RemoveScore(row *Row, member []byte, score float64) error {
 	row.Count--
-	if err := s.changing(s.elements).Delete(s.scoreKey(row.ID, score, member)); err != nil {
+	if err := s.changing(s.elements()).Delete(s.scoreKey(row.ID, score, member)); err != nil {
 		return err
 	}
-	return s.changing(s.elements).Delete(s.element(row.ID, memberKind, member))
+	return s.changing(s.elements()).Delete(s.element(row.ID, memberKind, member))
 }
 
 // ByScore ranges over members in the order of scores, then of bytes, or the other way round. from
@@ -97,7 +97,7 @@ func (s *Space) ByScore(row *Row, from, to float64, reverse bool) iter.Seq2[[]by
 			o.Upper = append(s.header(row.ID), scoreKind)
 			o.Upper = append([]byte(nil), binary.BigEndian.AppendUint64(o.Upper, above)...)
 		}
-		for key := range s.elements.Scan(o) {
+		for key := range s.elements().Scan(o) {
 			score := fromSortable(binary.BigEndian.Uint64(key[elementPrefix:]))
 			if !yield(key[elementPrefix+8:], score) {
 				return
