@@ -13,10 +13,10 @@ import (
 const firstSegmentBytes = 256 << 10
 
 // segmentFileSize is the file size of a new segment in a log that has had the given bytes of
-// records: small at first, whole segments soon. It has space for a record at least, and is a
-// multiple of a page.
+// records: small at first, whole segments soon. The log triples with each: the spare of a small log
+// is filled with zeros for nothing. It has space for a record at least, and is a multiple of a page.
 func (o Options) segmentFileSize(used int64) int64 {
-	return min(o.SegmentSize, alignUp(max(o.FirstSegmentBytes, 4*used), pageUnit))
+	return min(o.SegmentSize, alignUp(max(o.FirstSegmentBytes, 2*used), pageUnit))
 }
 
 // A new segment is filled with zeros unless the last written group was large: more than this

@@ -159,9 +159,9 @@ func tooSmall(t *testing.T) (l *testLog, d *disk, next LSN) {
 	t.Helper()
 	d = newDisk(t, 512)
 	o := testOptions(d)
-	o.SegmentSize, o.FirstSegmentBytes = 64<<10, 32<<10
+	o.SegmentSize, o.FirstSegmentBytes = 64<<10, 24<<10
 	l = createTest(t, o)
-	l.commit(text(0, 12_000), true)
+	l.commit(text(0, 13_000), true)
 	next, err := l.Rotate()
 	require.NoError(t, err)
 	return l, d, next
