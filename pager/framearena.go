@@ -24,7 +24,6 @@ type frameArena struct {
 	slabs   [][]byte
 	uncut   []byte   // uncut part of the newest slab, or of a trimmed run
 	trimmed [][]byte // runs of frames: addresses without memory
-	next    []byte   // the slab after that one, if prefaultNext has allocated it
 	inUse   atomic.Int64
 
 	prefaulting sync.WaitGroup // goroutines that touch memory
@@ -53,18 +52,15 @@ func (a *frameArena) alloc() (unsafe.Pointer, error) {
 		a.uncut, a.trimmed = a.trimmed[n-1], a.trimmed[:n-1]
 	}
 	if len(a.uncut) == 0 {
-		slab, err := a.next, error(nil)
-		if a.next = nil; slab == nil {
-			slab, err = a.slab()
-		}
+		slab, err := a.slab()
 		if err != nil {
 			return nil, fmt.Errorf("memory for page frames: %w", err)
 		}
 		a.slabs = append(a.slabs, slab)
 		a.uncut = slab
 	}
-	if len(a.uncut)%hugePageBytes == 0 && len(a.trimmed) == 0 && a.next == nil && !a.short() {
-		a.prefaultNext()
+	if n := len(a.uncut); n%hugePageBytes == 0 && n > hugePageBytes && len(a.trimmed) == 0 && !a.short() {
+		a.prefault(a.uncut[hugePageBytes : 2*hugePageBytes])
 	}
 	f := unsafe.Pointer(unsafe.SliceData(a.uncut))
 	a.uncut = a.uncut[a.pageSize:]
@@ -81,25 +77,16 @@ func (a *frameArena) slab() ([]byte, error) {
 	return offheap.Alloc(max(size, 4*a.pageSize))
 }
 
-// prefaultNext runs at the beginning of a stretch and starts a goroutine that touches the next one.
-// The first touch of a huge page takes the system 0.2 ms at best, and several milliseconds on some
-// hosts. The allocating goroutine holds the writer lock, so all writers would wait for it.
-func (a *frameArena) prefaultNext() {
-	var after []byte
-	if len(a.uncut) > hugePageBytes {
-		after = a.uncut[hugePageBytes : 2*hugePageBytes]
-	} else {
-		var err error
-		if a.next, err = a.slab(); err != nil {
-			a.next = nil // alloc reports the error when it needs the slab
-			return
-		}
-		after = a.next[:min(hugePageBytes, len(a.next))]
-	}
+// prefault starts a goroutine that touches the next stretch of the newest slab, at the beginning of
+// the one before it. The first touch of a huge page takes the system 0.2 ms at best, and several
+// milliseconds on some hosts. The allocating goroutine holds the writer lock, so all writers would
+// wait for it. The first stretch of a slab is not touched ahead: a small store would pay for memory
+// that it never uses.
+func (a *frameArena) prefault(stretch []byte) {
 	a.prefaulting.Add(1)
 	go func() {
 		defer a.prefaulting.Done()
-		offheap.Touch(after)
+		offheap.Touch(stretch)
 	}()
 }
 
@@ -152,11 +139,8 @@ func (a *frameArena) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.prefaulting.Wait()
-	if a.next != nil {
-		a.slabs = append(a.slabs, a.next)
-	}
 	for _, s := range a.slabs {
 		_ = offheap.Free(s) // no recovery from an error here
 	}
-	a.slabs, a.free, a.uncut, a.next, a.trimmed = nil, nil, nil, nil, nil
+	a.slabs, a.free, a.uncut, a.trimmed = nil, nil, nil, nil
 }
