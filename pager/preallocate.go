@@ -35,9 +35,10 @@ type fileGrowth struct {
 	// The disk had no room for the last step, or for a hole: no further preallocation, and holes stay
 	// unless they had room at open. An allocation that would fail otherwise asks again.
 	full bool
-	// of capacity 1: the new size from the goroutine, which may also be one of startTruncation, 0 or
-	// truncationFailed; nil: no goroutine runs
+	// of capacity 1: the new size from the goroutine, or the length from one of startTruncation; 0 or
+	// truncationStopped; nil: no goroutine runs
 	grownTo chan int64
+	cut     *truncation // by that goroutine; nil: none
 }
 
 // ensure grows the file to at least so many bytes. asked are those of them that the caller is
@@ -46,7 +47,7 @@ func (g *fileGrowth) ensure(need, asked int64) error {
 	if need <= g.threshold {
 		return nil
 	}
-	if need > g.size {
+	if need > g.size && !g.cutLess(need) {
 		g.EndPreallocation()
 	}
 	if need > g.size {
@@ -65,7 +66,7 @@ func (g *fileGrowth) prepare(need int64) bool {
 	if wanted > maxGrowth {
 		return need <= g.size // too much to preallocate for pages that may not be needed
 	}
-	if need > g.size && len(g.grownTo) > 0 {
+	if need > g.size && !g.cutLess(need) && len(g.grownTo) > 0 {
 		g.EndPreallocation()
 	}
 	now := g.o.Inline || g.wanted == 0 || g.step() == minGrowth
@@ -170,117 +171,32 @@ func (g *fileGrowth) mayDefer() bool {
 	return g.mapped && int64(g.space.nUsed)*int64(g.pageSize) > g.o.Cache && !g.Scarce()
 }
 
-// EndPreallocation waits for the goroutine, if any, and takes over the new size. A failing attempt
-// may use all of the free disk space for a moment: callers that need space in other files call
-// EndPreallocation first.
+// EndPreallocation waits for the goroutine, if any, and takes over the new size: commits wait for one
+// call to the file system, since a truncation stops where it is. A failing attempt may use all of the
+// free disk space for a moment: callers that need space in other files call EndPreallocation first.
 func (g *fileGrowth) EndPreallocation() {
 	if g.grownTo == nil {
 		return
 	}
-	size := <-g.grownTo
-	g.grownTo = nil
+	if g.cut != nil {
+		g.cut.stop.Store(true)
+	}
+	size, cut := <-g.grownTo, g.cut
+	g.grownTo, g.cut = nil, nil
 	switch size {
 	case 0:
 		g.full = true // or another error, which the next growth reports
-	case truncationFailed: // the file has bytes behind size, perhaps without room
+	case truncationStopped: // the file has bytes behind size, perhaps without room
 		if length, err := g.file.Size(); err == nil {
 			g.length = max(length, g.length)
 		}
 	default:
+		if cut != nil {
+			size = min(size, cut.room)
+		}
 		g.grown(size)
 	}
 }
 
-// truncationFailed is sent instead of a size.
-const truncationFailed = -1
-
-// TrimFile truncates the file behind its last page. Unless exact, the reserve stays, and space for
-// some growth. Writer lock.
-func (a *Allocator) TrimFile(exact bool) error {
-	if !exact && a.Growth.grownTo != nil && len(a.Growth.grownTo) == 0 {
-		return nil // Growth is under way, for which commits would have to wait.
-	}
-	a.Growth.EndPreallocation()
-	size := int64(a.space.end) * int64(a.pageSize)
-	if !exact {
-		size += int64(a.reservePages(0)) * int64(a.pageSize)
-	}
-	if !exact && a.Growth.length-size <= max(2*minGrowth, size/4) {
-		return nil
-	}
-	if !exact && !a.o.Inline {
-		a.Growth.startTruncation(size)
-		return nil
-	}
-	_, err := a.Growth.truncateTo(size)
-	return err
-}
-
-// TrimTail is TrimFile that leaves only the reserve. Writer lock, and no checkpoint is under way: see
-// GiveSpaceBack. ended is closed when the file has its new size; nil: it has it.
-func (a *Allocator) TrimTail() (ended <-chan struct{}, err error) {
-	a.Growth.EndPreallocation()
-	if !a.o.Inline {
-		return a.Growth.startTruncation(a.leastBytes()), nil
-	}
-	_, err = a.Growth.truncateTo(a.leastBytes())
-	return nil, err
-}
-
-// freeStep is how many bytes one call gives back to the file system, by a truncation or as a hole.
-// While it runs, first reads of pages through the map wait: one call for 70 MiB took 600 ms.
-const freeStep = 128 << 10
-
-// startTruncation is truncateTo in a goroutine: file systems take seconds to free large ranges.
-// EndPreallocation waits for it, and until then no growth begins. If it fails the file stays longer.
-func (g *fileGrowth) startTruncation(size int64) (ended <-chan struct{}) {
-	if size >= g.length {
-		return nil
-	}
-	grownTo, file, done := make(chan int64, 1), g.file, make(chan struct{})
-	room, from := min(g.size, size), g.length
-	g.grownTo, g.size, g.length, g.threshold = grownTo, room, size, room
-	go func() {
-		var err error
-		for at := from - freeStep; at > size && err == nil; at -= freeStep {
-			err = file.Truncate(at)
-		}
-		if err != nil || file.Truncate(size) != nil {
-			room = truncationFailed
-		}
-		grownTo <- room
-		close(done)
-	}()
-	return done
-}
-
-// GiveSpaceBack truncates the file behind its pages and the reserve, for a disk that is full. It
-// reports whether there may be more space now: a running growth may have used some for a moment.
-// Writer lock, and no checkpoint is under way.
-//
-// Crash order: the newest durable meta page is the last one, and the file keeps all pages that it
-// counts.
-func (a *Allocator) GiveSpaceBack() (freed bool, err error) {
-	grew := a.Growth.grownTo != nil
-	a.Growth.EndPreallocation()
-	freed, err = a.Growth.truncateTo(a.leastBytes())
-	return freed || grew, err
-}
-
-// leastBytes is the size of a file with the pages that the last meta page counts, and the reserve.
-func (a *Allocator) leastBytes() int64 {
-	return int64(max(a.space.end, a.lastMeta.Pages)+a.reservePages(0)) * int64(a.pageSize)
-}
-
-// truncateTo truncates the file to size, if it is longer.
-func (g *fileGrowth) truncateTo(size int64) (done bool, err error) {
-	if size >= g.length {
-		return false, nil
-	}
-	if err := g.file.Truncate(size); err != nil {
-		return false, fmt.Errorf("cut %s: %w", g.name, err)
-	}
-	g.length, g.size = size, min(size, g.size)
-	g.threshold = g.size
-	return true, nil
-}
+// truncationStopped is sent instead of a size, by a truncation that was stopped or has failed.
+const truncationStopped = -1

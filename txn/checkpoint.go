@@ -110,8 +110,8 @@ func (k *checkpointer) runOnce(ctx context.Context) (*checkpointState, error) {
 		if err = k.write(c, k.newFrameReclaimer(c)); err == nil {
 			err = k.finish(c)
 		}
-		if err == nil {
-			err = k.punchHoles(c)
+		if err == nil && len(k.compacting) == 0 { // a Compact cuts most of it off, and punches the rest
+			err = k.punchHoles(c.pages.Pages)
 		}
 	}
 	if c != nil && k.s.o.Events.Checkpoint != nil {
@@ -285,11 +285,11 @@ func (k *checkpointer) finish(c *checkpointState) error {
 	return nil
 }
 
-// punchHoles gives free space back to the file system, without the writer lock while the disk works.
-// The checkpoint c has ended.
-func (k *checkpointer) punchHoles(c *checkpointState) error {
+// punchHoles gives free space below page end, that of the durable state, back to the file system,
+// without the writer lock while the disk works. It is called with checkpointer.mu.
+func (k *checkpointer) punchHoles(end uint64) error {
 	_ = k.s.lockWriter(nil)
-	dead := k.s.pg.Alloc.TakeDead(c.pages.Pages)
+	dead := k.s.pg.Alloc.TakeDead(end)
 	k.s.unlockWriter()
 	if len(dead) == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Compact makes the file shorter while transactions go on (ADR 0051): pages from a limit on move to
+// Compact makes the file shorter while transactions go on (ADRs 0051 and 0059): pages from a limit on move to
 // free space below it, in steps that each hold the writer lock for a moment; a checkpoint frees the
 // pages that they left, and the next one cuts the free end of the file off.
 //
@@ -332,15 +332,21 @@ func (c *compaction) cut() (shorter bool, err error) {
 		shorter = limit < c.limit && c.tooLong(limit)
 		return c.explain()
 	})
-	if err != nil || ended == nil {
+	if err == nil && ended != nil {
+		select {
+		case <-ended:
+			err = c.locked(func() error { // commits beside may have kept some of it
+				c.After = c.s.pg.Alloc.FileBytes()
+				return nil
+			})
+		case <-c.ctx.Done():
+			err = c.ctx.Err()
+		}
+	}
+	if err != nil || shorter {
 		return shorter, err
 	}
-	select {
-	case <-ended:
-		return shorter, nil
-	case <-c.ctx.Done():
-		return false, c.ctx.Err()
-	}
+	return false, k.punchHoles(k.s.pg.LastMeta().Pages)
 }
 
 // explain finds what keeps pages behind the limit of a store without snapshots and writers.

@@ -151,6 +151,39 @@ func TestCompactMakesTheFileShorter(t *testing.T) {
 	}
 }
 
+// TestCompactPunchesOnlyAtItsEnd: each checkpoint of a Compact punched the space that Compact then cut
+// off, in hundreds of calls for which first reads of pages wait: the slowest hundredth of puts beside it
+// took a hundred times as long as alone.
+func TestCompactPunchesOnlyAtItsEnd(t *testing.T) {
+	racetest.OneGoroutine(t)
+	fs := &watchedFS{FS: vfs.NewMemory()}
+	o := compactOptions(true)
+	o.FS = fs
+	h := newHoleyStore(t, o)
+	steps, punches := 0, 0
+	fs.punched = func(_, _ int64) { punches++ }
+	_, err := h.Compact(t.Context(), CompactOptions{Progress: func(_, _ uint64) {
+		steps++
+		require.Zero(t, punches, "in step %d", steps)
+	}})
+	require.NoError(t, err)
+	require.Greater(t, steps, 1)
+
+	punches = 0
+	update(t, h.Store, func(tx *Tx) {
+		for id, rows := range h.rows {
+			for key := range rows {
+				_, err := tx.Delete(id, []byte(key))
+				require.NoError(t, err)
+			}
+			clear(rows)
+		}
+	})
+	require.NoError(t, h.Checkpoint(nil))
+	require.Positive(t, punches, "a checkpoint after it punches")
+	h.requireRows(h.rows)
+}
+
 // TestCompactBetweenCommits: commits, checkpoints, rollbacks and snapshots between the steps see the
 // same rows as ever, and the ceiling keeps the file from growing.
 func TestCompactBetweenCommits(t *testing.T) {

@@ -41,7 +41,8 @@ var pageMutants = []mutant{
 		}
 		most`, `		}
 		most`},
-	{"sync", "error_of_cutting_the_file_is_ignored", "pager/preallocate.go", `		return false, fmt.Errorf("cut %s: %w", g.name, err)`, `		return false, nil`},
+	{"sync", "error_of_cutting_the_file_is_ignored", "pager/truncate.go",
+		`		return false, fmt.Errorf("cut %s: %w", g.name, err)`, `		return false, nil`},
 	{"order", "reusable_pages_are_free_pages", "pager/freespace.go", `		if g.isReusable(i) {`, `		if false {`},
 	{"order", "reusable_pages_are_spilled", "txn/writer.go", ` && !pg.Alloc.IsReusable(r.id) {`, ` {`},
 	{"order", "reusable_pages_of_the_free_lists_are_allocated_for_early_writes", "pager/pagepool.go", `	if inMemory || s.nReusable == 0 {`, `	if true {`},
@@ -120,15 +121,21 @@ var pageMutants = []mutant{
 `, ``},
 	{"room", "short_runs_are_let_go", "pager/madvise.go", `end >= first+lo+minDeadRange`, `end > first+lo`},
 	{"room", "promised_pages_do_not_count", "pager/pagepool.go", ` + min(s.inRuns(&s.reusable, n), more)`, ``},
-	{"order", "pages_of_the_durable_state_are_cut_off_for_others", "pager/preallocate.go", `int64(max(a.space.end, a.lastMeta.Pages)+`, `int64(a.space.end+`},
+	{"order", "pages_of_the_durable_state_are_cut_off_for_others", "pager/truncate.go",
+		`int64(max(a.space.end, a.lastMeta.Pages)+`, `int64(a.space.end+`},
 	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
 }`, `	return nil
 }`},
 	{"order", "room_that_is_not_there_yet_counts", "pager/preallocate.go", `	g.grownTo = grownTo
 `, `	g.grownTo, g.size = grownTo, size
 `},
-	{"order", "the_file_is_cut_while_it_grows", "pager/preallocate.go", `	a.Growth.EndPreallocation()
+	{"order", "the_file_is_cut_while_it_grows", "pager/truncate.go", `	a.Growth.EndPreallocation()
 	size := int64(a.space.end)`, `	size := int64(a.space.end)`},
+	{"order", "a_truncation_goes_on_into_pages_that_were_allocated", "pager/truncate.go",
+		`	c.to = max(c.to, size)
+`, ``},
+	{"room", "room_in_the_way_of_a_truncation_is_not_reserved", "pager/truncate.go",
+		`c.to > c.room && g.file.Reserve(c.room, c.to-c.room) == nil`, `c.to > c.room`},
 	{"sync", "the_size_of_a_file_that_has_grown_is_not_synced", "pager/preallocate.go", `	g.fileSync.grown.Store(true)
 `, ``},
 	{"order", "the_live_meta_page_is_overwritten", "pager/writeback.go", `	m.Slot = 1 - f.lastMeta.Slot`, `	m.Slot = f.lastMeta.Slot`},
