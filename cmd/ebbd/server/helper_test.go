@@ -50,17 +50,23 @@ func start(t *testing.T, o Options) *testServer {
 	)
 	s, err := Open(o)
 	require.NoError(t, err)
+	ts := serve(t, s)
+	t.Cleanup(func() {
+		ts.check()
+		ts.shutdown()
+	})
+	return ts
+}
+
+// serve runs a server until it is shut down.
+func serve(t *testing.T, s *Server) *testServer {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	ts := &testServer{s, t, l.Addr().String()}
-	t.Cleanup(func() {
-		ts.check()
-		ts.shutdown()
-		require.NoError(t, <-served)
-	})
-	return ts
+	t.Cleanup(func() { require.NoError(t, <-served) })
+	return &testServer{s, t, l.Addr().String()}
 }
 
 // check proves the store, and that no row belongs to a collection that no key names.
@@ -105,6 +111,26 @@ func (s *testServer) settle() {
 			return err
 		}))
 	}
+}
+
+// together has the commands of clients run in one turn, in their order.
+func (s *testServer) together(clients []*client, commands ...[]string) {
+	s.t.Helper()
+	began, release := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = s.exec.do(func(*kv.Tx) error {
+			close(began)
+			<-release
+			return nil
+		})
+	}()
+	<-began
+	for i, c := range clients {
+		c.send(encode(commands[i]...))
+		queued := func() bool { return len(s.exec.queue) == i+1 }
+		require.Eventually(s.t, queued, 20*time.Second, time.Millisecond)
+	}
+	close(release)
 }
 
 // testWriter sends logs to the test.

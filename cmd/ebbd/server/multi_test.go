@@ -187,3 +187,23 @@ func TestSaveBehindAWriteInAPipeline(t *testing.T) {
 		require.Equal(t, "PONG", c.line("PING"))
 	}
 }
+
+// TestATurnThatRunsAgainKeepsWhatItHasNotReached: a command failed half-way, and the connections behind
+// it in the turn became what they had been at the start of their last turn: in another database,
+// without their password.
+func TestATurnThatRunsAgainKeepsWhatItHasNotReached(t *testing.T) {
+	s := start(t, Options{Password: "secret"})
+	fails, behind := s.client(), s.client()
+	for _, c := range []*client{fails, behind} {
+		require.Equal(t, "OK", c.line("AUTH secret"))
+	}
+	require.Equal(t, "OK", behind.line("SET k 0"))
+	require.Equal(t, "OK", behind.line("SELECT 3"))
+	s.together([]*client{fails, behind},
+		[]string{"HSET", "h", "f", "v", strings.Repeat("x", 5000), "v"}, []string{"SET", "k", "3"})
+	require.Contains(t, fails.receive(), "longer than this store allows")
+	require.Equal(t, "OK", behind.receive())
+	require.Equal(t, `"3"`, behind.line("GET k"))
+	require.Equal(t, "OK", behind.line("SELECT 0"))
+	require.Equal(t, `"0"`, behind.line("GET k"))
+}

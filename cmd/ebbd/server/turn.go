@@ -66,7 +66,7 @@ func (e *executor) submit(c *conn, commands [][][]byte) (ran int, w *waiter) {
 			u.bytes += len(arg)
 		}
 	}
-	u.mark = c.w.Len()
+	u.mark, u.version, u.before = c.w.Len(), c.w.Version, c.sessionState
 	e.queue <- u
 	<-u.done
 	return u.ran, u.x.waiter
@@ -196,7 +196,6 @@ func (u *unit) run(tx *kv.Tx, careful bool) (ok bool) {
 		return true
 	}
 	x := &u.x
-	u.before, u.version = x.c.sessionState, x.w.Version
 	x.tx, x.turn, x.careful, x.halfway, x.waiter = tx, true, careful, false, nil
 	ok = true
 	for u.ran = 0; u.ran < len(u.commands) && ok && x.waiter == nil && !x.c.closing; u.ran++ {
