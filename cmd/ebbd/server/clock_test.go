@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/kv"
 )
 
 // TestExpirySurvivesRestartsAndClockSteps: an expiry is an instant, not the rest of a duration. Time
@@ -45,4 +49,56 @@ func TestExpirySurvivesRestartsAndClockSteps(t *testing.T) {
 	steps(t, c, clock, [][2]string{
 		{"GET short", "nil"}, {"GET long", "nil"}, {"HGETALL h", `["g" "w"]`}, {"KEYS *", `["h" "stays"]`},
 	}...)
+}
+
+// TestAClockThatJumpsWhileTheServerRuns: what a clock that is set forward hides is not deleted, and is
+// there again when the clock is right; a restart confirms the new time. A clock that is set back by
+// seconds makes time stand still.
+func TestAClockThatJumpsWhileTheServerRuns(t *testing.T) {
+	clock, uptime := newClock(), &fakeClock{}
+	disk := crashfs.New(crashfs.Options{})
+	open := func() *testServer {
+		o := Options{Dir: "dir", Clock: clock.now}
+		o.openStore = func(path string, o *kv.Options) (*kv.DB, error) {
+			monotonic := func() time.Duration { return time.Duration(uptime.ms.Load()) * time.Millisecond }
+			return openfs.OpenTuned(disk, path, o, openfs.Tuning{Monotonic: monotonic})
+		}
+		s, err := Open(o)
+		require.NoError(t, err)
+		return serve(t, s)
+	}
+	s := open()
+	c := s.client()
+	steps(t, c, clock, [][2]string{
+		{"SET k v PX 3600000", "OK"}, {"HSET h f v", "1"}, {"HPEXPIRE h 3600000 FIELDS 1 f", "[1]"},
+	}...)
+	clock.advance(time.Second) // as it does between jumps
+	uptime.advance(time.Second)
+	clock.advance(2 * time.Hour)
+	steps(t, c, clock, [][2]string{{"GET k", "nil"}, {"DBSIZE", "0"}, {"SET new v", "OK"}}...)
+	require.NoError(t, s.exec.do(func(tx *kv.Tx) error {
+		purged, more, err := s.store.Purge(tx, purgeStep)
+		require.Zero(t, purged)
+		require.False(t, more)
+		return err
+	}))
+	require.Contains(t, c.line("INFO ebb"), "ebb_clock_jumped:1")
+	clock.advance(-2 * time.Hour)
+	steps(t, c, clock, [][2]string{
+		{"GET k", `"v"`}, {"PTTL k", "3599000"}, {"HGET h f", `"v"`}, {"DBSIZE", "3"},
+	}...)
+	require.Contains(t, c.line("INFO ebb"), "ebb_clock_steps:1")
+	clock.advance(-30 * time.Second)
+	require.Equal(t, "3599000", c.line("PTTL k"))
+	clock.advance(2*time.Hour + 30*time.Second)
+	require.Equal(t, "nil", c.line("GET k"))
+	s.shutdown()
+	s = open()
+	c = s.client()
+	require.Equal(t, "1", c.line("DBSIZE"))
+	s.settle()
+	require.Contains(t, c.line("INFO ebb"), "ebb_clock_jumped:0")
+	clock.advance(-2 * time.Hour)
+	require.Equal(t, "1", c.line("DBSIZE"), "they are deleted")
+	s.shutdown()
 }

@@ -31,8 +31,8 @@ func aclCommand(r *request) error {
 		return aclSetUser(r)
 	case sub == "DELUSER" && len(r.args) >= 3:
 		return aclDelUser(r)
-	case sub == "CAT" && len(r.args) == 2:
-		r.w.Array(0)
+	case sub == "CAT":
+		return replyError("ERR ACL CAT: commands have no categories here, the user default may run all")
 	case sub == "LOG" && len(r.args) <= 3:
 		if len(r.args) == 3 && r.is(2, "reset") {
 			r.w.Simple("OK")
@@ -42,7 +42,7 @@ func aclCommand(r *request) error {
 	case sub == "GENPASS" && len(r.args) <= 3:
 		return aclGenPass(r)
 	case sub == "HELP":
-		return help(r, "CAT", "DELUSER <username> ...", "GENPASS [<bits>]", "GETUSER <username>", "LIST",
+		return help(r, "DELUSER <username> ...", "GENPASS [<bits>]", "GETUSER <username>", "LIST",
 			"LOG [<count>|RESET]", "SETUSER default <rule> ...", "USERS", "WHOAMI")
 	default:
 		return errSubcommand(r)

@@ -252,6 +252,13 @@ func (s *Server) storeBytes() (n int64) {
 	return n
 }
 
+func oneIf(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // storeStats returns the numbers of the store by the name that INFO gives them.
 func storeStats(st kv.Stats, b *strings.Builder) {
 	for _, row := range []struct {
@@ -269,6 +276,7 @@ func storeStats(st kv.Stats, b *strings.Builder) {
 		{"checkpoints", int64(st.Checkpoints)},
 		{"readers", int64(st.Readers)},
 		{"clock_steps", int64(st.ClockSteps)},
+		{"clock_jumped", oneIf(st.ClockJumped)},
 	} {
 		b.WriteString("ebb_" + row.name + ":" + formatInt(row.n) + "\r\n")
 	}

@@ -370,6 +370,11 @@ func (s *Server) errorText(err error) string {
 		return string(reply)
 	case errors.Is(err, keyspace.ErrWrongType):
 		return string(errWrongType)
+	case errors.Is(err, kv.ErrFailed):
+		return "MISCONF an earlier write to the disk failed: the server has to be restarted"
+	case errors.Is(err, kv.ErrCommitUnknown):
+		return "MISCONF a write to the disk failed, and whether it is there is known after a restart " +
+			"of the server"
 	case errors.Is(err, kv.ErrKeyTooLarge):
 		return fmt.Sprintf("ERR key, field or member is longer than this store allows "+
 			"(key %d bytes, field or member %d): create the store with a larger --page-size",
@@ -380,8 +385,6 @@ func (s *Server) errorText(err error) string {
 		return "OOM command not allowed: the store is at its bound (--max-bytes) or the disk is full"
 	case errors.Is(err, kv.ErrTxnTooLarge):
 		return "ERR transaction is larger than the store allows"
-	case errors.Is(err, kv.ErrFailed):
-		return "MISCONF an earlier write to the disk failed: the server has to be restarted"
 	case errors.Is(err, kv.ErrClosed):
 		return "ERR server is shutting down"
 	case errors.Is(err, kv.ErrInvalidTTL):

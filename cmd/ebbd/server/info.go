@@ -98,14 +98,11 @@ func infoPersistence(r *request, b *strings.Builder) error {
 	}
 	line(b, "loading", 0)
 	line(b, "rdb_changes_since_last_save", r.s.changes.Load())
-	saving, saved := 0, "ok"
-	if r.s.saving.Load() {
-		saving = 1
-	}
+	saved := "ok"
 	if r.s.saveFailed.Load() {
 		saved = "err"
 	}
-	line(b, "rdb_bgsave_in_progress", saving)
+	line(b, "rdb_bgsave_in_progress", oneIf(r.s.saving.Load()))
 	line(b, "rdb_last_save_time", r.s.lastSave.Load())
 	line(b, "rdb_last_bgsave_status", saved)
 	line(b, "aof_enabled", 1)

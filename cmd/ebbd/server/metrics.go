@@ -36,10 +36,6 @@ func (s *Server) serverMetrics() []metric {
 	st := &s.stats
 	_, errors := st.total()
 	keys, fields := s.store.Expired()
-	failed := 0.0
-	if s.lastError.Load() != nil {
-		failed = 1
-	}
 	count := func(name, help string, n int64) metric {
 		return metric{name, "counter", help, float64(n)}
 	}
@@ -49,7 +45,8 @@ func (s *Server) serverMetrics() []metric {
 		gauge("connected_clients", "Open connections.", float64(len(s.clients()))),
 		gauge("blocked_clients", "Clients that wait for an element.", float64(s.waits.count.Load())),
 		gauge("subscriptions", "Subscriptions of all connections.", float64(s.hub.count.Load())),
-		gauge("last_turn_failed", "1 if the newest write transaction failed.", failed),
+		gauge("last_turn_failed", "1 if the newest write transaction failed.",
+			float64(oneIf(s.lastError.Load() != nil))),
 		count("connections_total", "Connections accepted.", st.connections.Load()),
 		count("rejected_connections_total", "Connections beyond maxclients.", st.rejected.Load()),
 		count("error_replies_total", "Commands that replied with an error.", errors),
@@ -76,6 +73,8 @@ func storeMetrics(st kv.Stats) []metric {
 		{"store_cache_bytes", "gauge", "Memory of cached pages.", float64(st.FrameBytes)},
 		{"store_rows", "gauge", "Rows of all families.", float64(rows)},
 		{"store_due_rows", "gauge", "Expired rows that are to be deleted.", float64(due)},
+		{"store_clock_jumped", "gauge", "1 if the clock was set forward: no expired row is deleted before " +
+			"a restart.", float64(oneIf(st.ClockJumped))},
 		{"store_readers", "gauge", "Open read transactions.", float64(st.Readers)},
 		{"store_commits_total", "counter", "Commits.", float64(st.Commits)},
 		{"store_checkpoints_total", "counter", "Checkpoints.", float64(st.Checkpoints)},

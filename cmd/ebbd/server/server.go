@@ -41,6 +41,8 @@ type Options struct {
 	Clock       func() time.Time // nil: the system's clock
 	Version     string
 	Parameters  map[string]string // of CONFIG SET, by name
+
+	openStore func(path string, o *kv.Options) (*kv.DB, error) // nil: kv.Open
 }
 
 // Server answers clients from one store.
@@ -163,10 +165,14 @@ func (s *Server) openStore() error {
 	if options.PageSize == 0 {
 		options.PageSize = 16 << 10
 	}
-	db, err := kv.Open(path, options)
+	open := s.o.openStore
+	if open == nil {
+		open = kv.Open
+	}
+	db, err := open(path, options)
 	if errors.Is(err, kv.ErrInvalidOptions) && s.o.PageSize == 0 {
 		options.PageSize = 0 // an existing store has its own
-		db, err = kv.Open(path, options)
+		db, err = open(path, options)
 	}
 	if err != nil {
 		return kv.OpenError(path, err)
@@ -335,14 +341,20 @@ func (s *Server) durability() kv.Durability {
 	return kv.NoSync
 }
 
+// noteCommit logs changes: on a full disk each turn may fail, and its log with it.
 func (s *Server) noteCommit(err error) {
 	s.stats.turns.Add(1)
-	if err == nil {
+	before := s.lastError.Load()
+	switch {
+	case err != nil:
+		if text := err.Error(); before == nil || *before != text {
+			s.lastError.Store(&text)
+			s.log.Error("turn failed", "error", err)
+		}
+	case before != nil:
 		s.lastError.Store(nil)
-		return
+		s.log.Info("turns succeed again")
 	}
-	text := err.Error()
-	s.lastError.Store(&text)
 }
 
 func (s *Server) isClosing() bool {

@@ -136,15 +136,22 @@ var errHalfway = errors.New("a command failed half-way")
 // commit runs units in one transaction, if need be a second time with savepoints, and gives the
 // replies back.
 func (e *executor) commit(units []*unit) {
-	err := e.attempt(units, false)
-	if err == errHalfway {
+	restore := func() {
 		for _, u := range units {
 			u.restore()
 		}
+	}
+	err := e.attempt(units, false)
+	if err == errHalfway {
+		restore()
 		err = e.attempt(units, true)
 	}
-	if err != nil {
-		e.s.log.Error("turn failed", "error", err)
+	if len(units) > 1 && errors.Is(err, kv.ErrNoSpace) {
+		restore() // what needs no space, such as DEL, does not fail with what does
+		for i := range units {
+			e.commit(units[i : i+1])
+		}
+		return
 	}
 	e.s.noteCommit(err)
 	for _, m := range e.messages {
