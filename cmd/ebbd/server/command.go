@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -154,6 +155,7 @@ var absent = []struct{ names, what string }{
 	{"x*", "streams"}, {"geo*", "geo indexes"}, {"pf*", "HyperLogLog"},
 	{"sync psync replconf replicaof slaveof failover", "replication: see ebbd backup"},
 	{"cluster asking readonly readwrite migrate restore-asking", "cluster"},
+	{"waitaof", "WAITAOF: with appendfsync always a write is on disk before its reply"},
 	{"function fcall fcall_ro", "functions: see EVAL"}, {"module", "modules"},
 	{"bgrewriteaof", "append-only file: the store is compact"},
 }
@@ -184,6 +186,12 @@ func errUnknown(args [][]byte) error {
 		fmt.Fprintf(&b, "'%.128s' ", arg)
 	}
 	return replyError(b.String())
+}
+
+// isHTTP says whether the first word of a line is one that a browser sends. The lines of a form that a
+// web page has it post here could be commands.
+func isHTTP(name []byte) bool {
+	return bytes.EqualFold(name, []byte("post")) || bytes.EqualFold(name, []byte("host:"))
 }
 
 // check finds the command and says whether it may run, or be queued.
@@ -226,6 +234,11 @@ func (x *execution) dispatch(cmd *command, err error, args [][]byte) {
 	c := x.c
 	if cmd != nil {
 		c.last = cmd
+	}
+	if cmd == nil && isHTTP(args[0]) {
+		x.s.log.Warn("client disconnected: it speaks HTTP", "client", c.id, "address", c.nc.RemoteAddr())
+		c.closing = true
+		return
 	}
 	if err != nil {
 		if c.multi && cmd != nil && cmd.name == "exec" {

@@ -149,7 +149,7 @@ func configCommand(r *request) error {
 		r.w.Simple("OK")
 		return nil
 	case sub == "rewrite" && len(r.args) == 2:
-		return replyError("ERR The server is running without a config file")
+		return replyError("ERR CONFIG REWRITE is not there: edit the file that --config names")
 	case sub == "help" && len(r.args) == 2:
 		return help(r, "GET <pattern> [<pattern> ...]", "SET <name> <value> [<name> <value> ...]",
 			"RESETSTAT")

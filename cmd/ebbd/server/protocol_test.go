@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -53,6 +54,24 @@ func TestViolationOfTheProtocolEndsTheConnection(t *testing.T) {
 	require.Equal(t, "(error) ERR Protocol error: expected '$', got ':'", c.receive())
 	_, err := c.read()
 	require.Error(t, err)
+}
+
+// TestAPostedFormRunsNoCommand: a web page had a browser post a form to the server's port, and the
+// lines of its body ran as inline commands. Redis ends such connections, too.
+func TestAPostedFormRunsNoCommand(t *testing.T) {
+	s := start(t, Options{})
+	for _, request := range []string{
+		"POST / HTTP/1.1\r\nAccept: */*\r\n\r\nSET k v\r\n",
+		"SET k v\r\n", // the client is one of ours
+		"GET /\r\nHost: localhost\r\n\r\nSET k w\r\n",
+		"MULTI\r\nPING\r\nPOST / HTTP/1.1\r\nSET k w\r\nEXEC\r\n",
+	} {
+		c := s.client()
+		c.send(request + "QUIT\r\n")
+		_, _ = io.Copy(io.Discard, c.r)
+	}
+	require.Equal(t, `"v"`, s.client().line("GET k"))
+	require.Equal(t, "1", s.client().line("INCR n"))
 }
 
 func TestPasswordIsAskedFor(t *testing.T) {
@@ -201,12 +220,13 @@ func TestShutdownCommandAsksForTheEnd(t *testing.T) {
 func TestWhatIsNotThereIsNamed(t *testing.T) {
 	c := start(t, Options{}).client()
 	for line, want := range map[string]string{
-		"XADD s * a b": "unknown command 'XADD': this server has no streams",
-		"sync":         "unknown command 'sync': this server has no replication: see ebbd backup",
-		"PFADD h a":    "no HyperLogLog",
-		"GEOADD g":     "no geo indexes",
-		"FCALL f 0":    "no functions: see EVAL",
-		"nosuch 1":     "unknown command 'nosuch', with args beginning with: '1'",
+		"XADD s * a b":  "unknown command 'XADD': this server has no streams",
+		"sync":          "unknown command 'sync': this server has no replication: see ebbd backup",
+		"PFADD h a":     "no HyperLogLog",
+		"GEOADD g":      "no geo indexes",
+		"FCALL f 0":     "no functions: see EVAL",
+		"WAITAOF 1 0 0": "no WAITAOF: with appendfsync always a write is on disk before its reply",
+		"nosuch 1":      "unknown command 'nosuch', with args beginning with: '1'",
 	} {
 		require.Contains(t, c.line(line), want)
 	}
