@@ -77,7 +77,7 @@ func (p *process) dial(t testing.TB) redis.Conn {
 type ledger struct{ acked, sent int }
 
 // write sets rising numbers until the server is gone: in a string, a hash field, a list and, in one
-// transaction, two keys.
+// transaction, two keys. Sets that expire come and go beside them.
 func (l *ledger) write(c redis.Conn, id int) {
 	for n := l.acked + 1; ; n++ {
 		l.sent = n
@@ -89,6 +89,9 @@ func (l *ledger) write(c redis.Conn, id int) {
 			{"SET", fmt.Sprintf("a%d", id), n},
 			{"ZADD", fmt.Sprintf("z%d", id), n, "m"},
 			{"EXEC"},
+			{"SADD", fmt.Sprintf("e%d:%d", id, n%20), n, "m"}, // a collection that expires and is read then
+			{"PEXPIRE", fmt.Sprintf("e%d:%d", id, n%20), 3},
+			{"SCARD", fmt.Sprintf("e%d:%d", id, (n+10)%20)},
 		} {
 			if c.Send(send[0].(string), send[1:]...) != nil {
 				return
@@ -97,7 +100,7 @@ func (l *ledger) write(c redis.Conn, id int) {
 		if c.Flush() != nil {
 			return
 		}
-		for range 7 {
+		for range 10 {
 			if _, err := c.Receive(); err != nil {
 				return
 			}
@@ -171,6 +174,7 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 		t.Logf("round %d: %d acknowledged", round, acknowledged)
 		var out bytes.Buffer
 		require.Zero(t, run(t.Context(), []string{"check", "--dir", dir}, &out, &out), "%s", &out)
+		require.NotContains(t, out.String(), "have no key")
 	}
 	require.Positive(t, acknowledged)
 	p := startProcess(t, "--dir", dir)
