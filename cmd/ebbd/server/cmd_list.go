@@ -90,12 +90,6 @@ func (r *request) popMany(key []byte, row *keyspace.Row, head bool, n int64) err
 	return r.sp.Save(key, row)
 }
 
-func llenCommand(r *request) error {
-	row, err := r.loadList(r.args[1])
-	r.w.Int(row.Count)
-	return err
-}
-
 // ints parses two integers from argument i on.
 func (r *request) ints(i int) (a, b int64, err error) {
 	if a, err = r.int(i); err == nil {

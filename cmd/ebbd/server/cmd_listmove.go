@@ -2,8 +2,10 @@ package server
 
 import (
 	"bytes"
+	"strings"
 	"time"
 
+	"github.com/ebbkv/ebb/cmd/ebbd/keyspace"
 	"github.com/ebbkv/ebb/cmd/ebbd/resp"
 )
 
@@ -18,11 +20,16 @@ func (r *request) side(i int) (head bool, err error) {
 	return false, errSyntax
 }
 
-// lmoveCommand is LMOVE and RPOPLPUSH.
-func lmoveCommand(r *request) error {
+// lmoveCommand is LMOVE, RPOPLPUSH and their blocking forms.
+func lmoveCommand(r *request) (err error) {
+	wait, blocks := time.Duration(0), r.cmd.flags&flagBlocking != 0
+	if blocks {
+		if wait, err = r.timeout(len(r.args) - 1); err != nil {
+			return err
+		}
+	}
 	from, to := false, true
-	if len(r.args) > 3 {
-		var err error
+	if strings.HasSuffix(r.cmd.name, "lmove") {
 		if from, err = r.side(3); err != nil {
 			return err
 		}
@@ -31,10 +38,10 @@ func lmoveCommand(r *request) error {
 		}
 	}
 	moved, err := r.moveElement(r.args[1], r.args[2], from, to)
-	if err == nil && !moved {
-		r.w.Null()
+	if err != nil || moved {
+		return err
 	}
-	return err
+	return r.blockOr(blocks, r.args[1:2], wait, (*resp.Writer).Null)
 }
 
 // moveElement moves an element from an end of a list to an end of another, or the same, and replies
@@ -116,11 +123,18 @@ func lmpopCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	popped, err := r.popFirst(keys, head, n)
-	if err == nil && !popped {
+	key, row, err := r.firstThere(keys, keyspace.TypeList)
+	if err != nil {
+		return err
+	}
+	if row.Type == 0 {
 		return r.blockOr(at == 2, keys, wait, (*resp.Writer).NullArray)
 	}
-	return err
+	n = min(n, row.Count)
+	r.w.Array(2)
+	r.w.Bulk(key)
+	r.w.Array(int(n))
+	return r.popMany(key, &row, head, n)
 }
 
 // mpopTimeout parses the timeout of BLMPOP and BZMPOP, and returns the position of the number of
@@ -151,41 +165,16 @@ func blpopCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	head := r.cmd.name == "blpop"
-	for _, key := range r.args[1:last] {
-		row, err := r.loadList(key)
-		if err != nil {
-			return err
-		}
-		if row.Type != 0 {
-			r.w.Array(2)
-			r.w.Bulk(key)
-			return r.popMany(key, &row, head, 1)
-		}
-	}
-	return r.block(r.args[1:last], wait, (*resp.Writer).NullArray)
-}
-
-// blmoveCommand is BLMOVE and BRPOPLPUSH.
-func blmoveCommand(r *request) error {
-	wait, err := r.timeout(len(r.args) - 1)
+	key, row, err := r.firstThere(r.args[1:last], keyspace.TypeList)
 	if err != nil {
 		return err
 	}
-	from, to := false, true
-	if r.cmd.name == "blmove" {
-		if from, err = r.side(3); err != nil {
-			return err
-		}
-		if to, err = r.side(4); err != nil {
-			return err
-		}
+	if row.Type == 0 {
+		return r.block(r.args[1:last], wait, (*resp.Writer).NullArray)
 	}
-	moved, err := r.moveElement(r.args[1], r.args[2], from, to)
-	if err != nil || moved {
-		return err
-	}
-	return r.block(r.args[1:2], wait, (*resp.Writer).Null)
+	r.w.Array(2)
+	r.w.Bulk(key)
+	return r.popMany(key, &row, r.cmd.name == "blpop", 1)
 }
 
 // listEvent names the event of a push or a pop at an end of a list.
@@ -194,23 +183,4 @@ func listEvent(verb string, head bool) string {
 		return "l" + verb
 	}
 	return "r" + verb
-}
-
-// popFirst pops up to n elements of the first list that is there.
-func (r *request) popFirst(keys [][]byte, head bool, n int64) (popped bool, err error) {
-	for _, key := range keys {
-		row, err := r.loadList(key)
-		if err != nil {
-			return false, err
-		}
-		if row.Type == 0 {
-			continue
-		}
-		n = min(n, row.Count)
-		r.w.Array(2)
-		r.w.Bulk(key)
-		r.w.Array(int(n))
-		return true, r.popMany(key, &row, head, n)
-	}
-	return false, nil
 }

@@ -11,50 +11,6 @@ func (r *request) loadSet(key []byte) (keyspace.Row, error) {
 	return r.sp.LoadAs(key, keyspace.TypeSet)
 }
 
-func saddCommand(r *request) error {
-	row, err := r.sp.LoadOrCreate(r.args[1], keyspace.TypeSet)
-	if err != nil {
-		return err
-	}
-	added := int64(0)
-	for _, member := range r.args[2:] {
-		isNew, err := r.sp.AddMember(&row, member)
-		if err != nil {
-			return err
-		}
-		if isNew {
-			added++
-		}
-	}
-	r.w.Int(added)
-	if added == 0 {
-		return nil
-	}
-	return r.save(&row)
-}
-
-func sremCommand(r *request) error {
-	row, err := r.loadSet(r.args[1])
-	if err != nil {
-		return err
-	}
-	removed := int64(0)
-	for _, member := range r.args[2:] {
-		was, err := r.sp.RemoveMember(&row, member)
-		if err != nil {
-			return err
-		}
-		if was {
-			removed++
-		}
-	}
-	r.w.Int(removed)
-	if removed == 0 {
-		return nil
-	}
-	return r.save(&row)
-}
-
 // sismemberCommand is SISMEMBER and SMISMEMBER.
 func sismemberCommand(r *request) error {
 	row, err := r.loadSet(r.args[1])
@@ -73,13 +29,6 @@ func sismemberCommand(r *request) error {
 	}
 	return nil
 }
-
-func scardCommand(r *request) error {
-	row, err := r.loadSet(r.args[1])
-	r.w.Int(row.Count)
-	return err
-}
-
 func smembersCommand(r *request) error {
 	row, err := r.loadSet(r.args[1])
 	if err != nil {
@@ -130,41 +79,6 @@ func smoveCommand(r *request) error {
 	r.touchAs(target, 's', "sadd")
 	return r.sp.Save(target, &to)
 }
-
-func srandmemberCommand(r *request) error {
-	if len(r.args) > 3 {
-		return errSyntax
-	}
-	n, repeat := 1, false
-	var err error
-	if len(r.args) == 3 {
-		if n, repeat, err = r.randomCount(2); err != nil {
-			return err
-		}
-	}
-	row, err := r.loadSet(r.args[1])
-	if err != nil {
-		return err
-	}
-	chosen, err := r.pickRandom(&row, row.Count, n, repeat)
-	if err != nil {
-		return err
-	}
-	if len(r.args) == 2 {
-		if len(chosen) == 0 {
-			r.w.Null()
-			return nil
-		}
-		r.w.Bulk(chosen[0].name)
-		return nil
-	}
-	r.w.Array(len(chosen))
-	for _, p := range chosen {
-		r.w.Bulk(p.name)
-	}
-	return nil
-}
-
 func spopCommand(r *request) error {
 	if len(r.args) > 3 {
 		return errSyntax
@@ -200,24 +114,6 @@ func spopCommand(r *request) error {
 		return nil
 	}
 	return r.save(&row)
-}
-
-func sscanCommand(r *request) error {
-	a, err := r.parseScan(2)
-	if err != nil {
-		return err
-	}
-	row, err := r.loadSet(r.args[1])
-	if err != nil {
-		return err
-	}
-	if err := r.resume(&a, row.ID); err != nil {
-		return err
-	}
-	next, names, _ := r.collectionScan(&row, a)
-	r.cursor(row.ID, next)
-	r.bulks(names)
-	return r.tx.Err()
 }
 
 // setOperation is what combines sets.

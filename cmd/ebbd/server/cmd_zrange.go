@@ -358,29 +358,3 @@ func zremrangeCommand(r *request) error {
 	}
 	return r.save(&row)
 }
-
-func zscanCommand(r *request) error {
-	a, err := r.parseScan(2)
-	if err != nil {
-		return err
-	}
-	row, err := r.loadZSet(r.args[1])
-	if err != nil {
-		return err
-	}
-	if err := r.resume(&a, row.ID); err != nil {
-		return err
-	}
-	next, names, values := r.collectionScan(&row, a)
-	r.cursor(row.ID, next)
-	r.w.Array(2 * len(names))
-	for i, name := range names {
-		score, err := keyspace.DecodeScore(values[i])
-		if err != nil {
-			return err
-		}
-		r.w.Bulk(name)
-		r.w.BulkString(formatDouble(score))
-	}
-	return r.tx.Err()
-}

@@ -150,38 +150,6 @@ func zincrbyCommand(r *request) error {
 	return r.save(&row)
 }
 
-func zremCommand(r *request) error {
-	row, err := r.loadZSet(r.args[1])
-	if err != nil {
-		return err
-	}
-	removed := int64(0)
-	for _, member := range r.args[2:] {
-		score, ok, err := r.sp.Score(&row, member)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		if err := r.sp.RemoveScore(&row, member, score); err != nil {
-			return err
-		}
-		removed++
-	}
-	r.w.Int(removed)
-	if removed == 0 {
-		return nil
-	}
-	return r.save(&row)
-}
-
-func zcardCommand(r *request) error {
-	row, err := r.loadZSet(r.args[1])
-	r.w.Int(row.Count)
-	return err
-}
-
 // zscoreCommand is ZSCORE and ZMSCORE.
 func zscoreCommand(r *request) error {
 	row, err := r.loadZSet(r.args[1])
@@ -332,25 +300,22 @@ func bzpopCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range r.args[1:last] {
-		row, err := r.loadZSet(key)
-		if err != nil {
-			return err
-		}
-		if row.Type == 0 {
-			continue
-		}
-		popped, err := r.popScored(key, &row, r.cmd.name == "bzpopmax", 1)
-		if err != nil {
-			return err
-		}
-		r.w.Array(3)
-		r.w.Bulk(key)
-		r.w.Bulk(popped[0].member)
-		r.w.Double(popped[0].score)
-		return nil
+	key, row, err := r.firstThere(r.args[1:last], keyspace.TypeZSet)
+	if err != nil {
+		return err
 	}
-	return r.block(r.args[1:last], wait, (*resp.Writer).NullArray)
+	if row.Type == 0 {
+		return r.block(r.args[1:last], wait, (*resp.Writer).NullArray)
+	}
+	popped, err := r.popScored(key, &row, r.cmd.name == "bzpopmax", 1)
+	if err != nil {
+		return err
+	}
+	r.w.Array(3)
+	r.w.Bulk(key)
+	r.w.Bulk(popped[0].member)
+	r.w.Double(popped[0].score)
+	return nil
 }
 
 // zmpopCommand is ZMPOP and BZMPOP.
@@ -371,67 +336,24 @@ func zmpopCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range keys {
-		row, err := r.loadZSet(key)
-		if err != nil {
-			return err
-		}
-		if row.Type == 0 {
-			continue
-		}
-		popped, err := r.popScored(key, &row, highest, n)
-		if err != nil {
-			return err
-		}
+	key, row, err := r.firstThere(keys, keyspace.TypeZSet)
+	if err != nil {
+		return err
+	}
+	if row.Type == 0 {
+		return r.blockOr(at == 2, keys, wait, (*resp.Writer).NullArray)
+	}
+	popped, err := r.popScored(key, &row, highest, n)
+	if err != nil {
+		return err
+	}
+	r.w.Array(2)
+	r.w.Bulk(key)
+	r.w.Array(len(popped))
+	for _, e := range popped {
 		r.w.Array(2)
-		r.w.Bulk(key)
-		r.w.Array(len(popped))
-		for _, e := range popped {
-			r.w.Array(2)
-			r.w.Bulk(e.member)
-			r.w.Double(e.score)
-		}
-		return nil
+		r.w.Bulk(e.member)
+		r.w.Double(e.score)
 	}
-	return r.blockOr(at == 2, keys, wait, (*resp.Writer).NullArray)
-}
-
-func zrandmemberCommand(r *request) error {
-	withScores := len(r.args) == 4
-	if len(r.args) > 4 || withScores && !r.is(3, "withscores") {
-		return errSyntax
-	}
-	n, repeat := 1, false
-	var err error
-	if len(r.args) > 2 {
-		if n, repeat, err = r.randomCount(2); err != nil {
-			return err
-		}
-	}
-	row, err := r.loadZSet(r.args[1])
-	if err != nil {
-		return err
-	}
-	chosen, err := r.pickRandom(&row, row.Count, n, repeat)
-	if err != nil {
-		return err
-	}
-	if len(r.args) == 2 {
-		if len(chosen) == 0 {
-			r.w.Null()
-			return nil
-		}
-		r.w.Bulk(chosen[0].name)
-		return nil
-	}
-	list := make([]scored, len(chosen))
-	for i, p := range chosen {
-		score, err := keyspace.DecodeScore(p.value)
-		if err != nil {
-			return err
-		}
-		list[i] = scored{p.name, score}
-	}
-	r.scoredList(list, withScores)
 	return nil
 }

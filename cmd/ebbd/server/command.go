@@ -53,6 +53,7 @@ var (
 	allKeys        = keySpec{first: 1, last: -1, step: 1}
 	keysAndTimeout = keySpec{first: 1, last: -2, step: 1}
 	pairs          = keySpec{first: 1, last: -1, step: 2}
+	targetAndKeys  = keySpec{first: 1, last: 1, step: 1, numkeys: 2}
 )
 
 // positions returns the indexes of the keys in args.

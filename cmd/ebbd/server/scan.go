@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
-
-	"github.com/ebbkv/ebb/cmd/ebbd/keyspace"
 )
 
 // scanTable has the positions behind the cursors that SCAN and its kin have given out: a cursor of
@@ -176,37 +174,4 @@ func literalPrefix(pattern []byte) []byte {
 		return pattern[:i]
 	}
 	return pattern
-}
-
-// collectionScan is HSCAN and SSCAN: each yields names and values in their order.
-func (r *request) collectionScan(
-	row *keyspace.Row,
-	a scanArgs,
-) (next []byte, names, values [][]byte) {
-	looked := 0
-	collect := func(name, value []byte) bool {
-		if looked++; looked > a.count {
-			next = append([]byte{}, name...)
-			return false
-		}
-		if a.matches(name) {
-			names = append(names, bytes.Clone(name))
-			values = append(values, bytes.Clone(value))
-		}
-		return true
-	}
-	if row.Type == keyspace.TypeHash {
-		for f := range r.sp.Fields(row, a.from) {
-			if !collect(f.Name, f.Value) {
-				break
-			}
-		}
-		return next, names, values
-	}
-	for member, value := range r.sp.Members(row, a.from) {
-		if !collect(member, value) {
-			break
-		}
-	}
-	return next, names, values
 }
