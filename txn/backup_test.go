@@ -3,16 +3,19 @@ package txn
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -302,6 +305,36 @@ func TestDamagedBackupIsCorrupt(t *testing.T) {
 	requireCorrupt(append(bytes.Clone(b.stream), 0), true, "longer", 1)
 	requireCorrupt(append(bytes.Clone(b.stream), b.stream...), true, "twice", 0)
 	requireRestores(t, o, b)
+}
+
+// TestMemoryOfRestoreIsBoundByTheStream: the page count in the header of a backup of 40 kB was set to
+// that of a store of 256 GiB, with right checksums. Restore took 40 MiB for the sets of its pages, and as
+// much more as the number was larger. The pages that a stream has are all that a restored store needs.
+func TestMemoryOfRestoreIsBoundByTheStream(t *testing.T) {
+	racetest.OneGoroutine(t)
+	b := smallBackup(t)
+	const offMetaPages = backupHeader + 80
+	for _, pages := range []uint64{1 << 26, 1 << 40} {
+		binary.LittleEndian.PutUint64(b.stream[offMetaPages:], pages)
+		mendBackup(b.stream, false)
+		info, err := VerifyBackup(t.Context(), bytes.NewReader(b.stream))
+		require.NoError(t, err)
+		require.Equal(t, pages, info.StorePages)
+		o, path := testOptions(vfs.OS), filepath.Join(t.TempDir(), "r.ebb")
+		held := bound.Hold(t, uint64(8<<20+64*len(b.stream)))
+		require.NoError(t, Restore(t.Context(), path, o, bytes.NewReader(b.stream)))
+		held()
+		size, err := vfs.OS.Stat(path)
+		require.NoError(t, err)
+		require.Less(t, size.Size, int64(2*len(b.stream)))
+		s := openTest(t, path, o)
+		requireSound(t, s)
+		tx, err := s.Begin(t.Context(), false)
+		require.NoError(t, err)
+		require.Equal(t, b.rows, contents(t, tx, 9))
+		tx.Rollback()
+		require.NoError(t, s.Close())
+	}
 }
 
 // slowWriter calls beside before each write.

@@ -137,6 +137,7 @@ func Restore(ctx context.Context, path string, o Options, backups ...io.Reader) 
 		return noSpace(err)
 	}
 	defer func() { err = noSpace(errors.Join(err, to.Close())) }()
+	end := uint64(2) // the meta pages
 	for more := true; more; {
 		first, b, err := c.pages()
 		switch {
@@ -146,12 +147,14 @@ func Restore(ctx context.Context, path string, o Options, backups ...io.Reader) 
 			}
 		case err == nil:
 			err = to.Write(first, b)
+			end = max(end, uint64(first)+uint64(len(b)/c.d.PageSize))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	m := *c.d.meta
+	m.Pages = min(m.Pages, end) // memory is needed for each page, and the header may lie
 	m.Backups = c.taken[max(0, len(c.taken)-pager.MostBackups):]
 	number := m.LogStart / uint64(m.SegmentSize)
 	m.LogStart = uint64(wal.First(m.SegmentSize, max(number, 1)))
