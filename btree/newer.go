@@ -5,9 +5,9 @@ import "github.com/ebbkv/ebb/pager"
 // Newer calls visit for each page and extent of the tree whose epoch is above since, parents before
 // children, and does not read the others: no page is newer than the page that refers to it. since 0
 // visits all of them. Newer reads branches, and leaves that may refer to extents. page returns a
-// verified page, which stays valid until Newer returns.
+// verified page, which stays valid until the next call with the same level.
 func Newer(
-	page func(pager.Ref) ([]byte, error),
+	page func(ref pager.Ref, level uint8) ([]byte, error),
 	t Tree,
 	since pager.Epoch,
 	visit func(ref pager.Ref, pages uint64) error,
@@ -20,7 +20,7 @@ func Newer(
 }
 
 type newer struct {
-	page  func(pager.Ref) ([]byte, error)
+	page  func(ref pager.Ref, level uint8) ([]byte, error)
 	since pager.Epoch
 	visit func(ref pager.Ref, pages uint64) error
 }
@@ -30,7 +30,7 @@ func (n *newer) walk(ref pager.Ref, level uint8, overflow bool) error {
 	if err := n.visit(ref, 1); err != nil || level == 0 && !overflow {
 		return err
 	}
-	b, err := n.page(ref)
+	b, err := n.page(ref, level)
 	if err != nil {
 		return err
 	}

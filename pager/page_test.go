@@ -997,6 +997,6 @@ func TestViewThatCannotBeMadeIsAnErrorOfTheRead(t *testing.T) {
 
 // verifyPage verifies a page as Check does.
 func verifyPage(p *Pager, ref Ref, base Epoch) error {
-	_, err := p.Reader.ReadVerified(ref, base)
+	_, err := p.Reader.ReadVerified(ref, base, nil)
 	return err
 }

@@ -232,16 +232,18 @@ func (r *Reader) VerifyExtent(ref Ref, base Epoch, size int) error {
 	return r.verifyStoredExtent(ref, n, size)
 }
 
-// ReadVerified returns a copy of the page in the file, verified even if it is marked as verified;
-// nil if the page is only in memory.
-func (r *Reader) ReadVerified(ref Ref, base Epoch) ([]byte, error) {
+// ReadVerified reads the page in the file into b, or a new buffer if b is nil, and verifies it even if
+// it is marked as verified; nil if the page is only in memory.
+func (r *Reader) ReadVerified(ref Ref, base Epoch, b []byte) ([]byte, error) {
 	if err := r.inBounds(ref, 1); err != nil {
 		return nil, err
 	}
 	if ref.Epoch > base && r.pool.unwritten(ref.Pgid) {
 		return nil, nil
 	}
-	b := make([]byte, r.pageSize)
+	if b == nil {
+		b = make([]byte, r.pageSize)
+	}
 	if err := r.read(ref.Pgid, b); err != nil {
 		return nil, err
 	}

@@ -166,7 +166,13 @@ func (r *backupRun) list() error {
 }
 
 func (r *backupRun) listTree(t tree.Tree) error {
-	page := func(ref pager.Ref) ([]byte, error) { return r.s.pg.Reader.ReadVerified(ref, r.meta.Epoch) }
+	var pages [][]byte // one for each level
+	page := func(ref pager.Ref, level uint8) ([]byte, error) {
+		for len(pages) <= int(level) {
+			pages = append(pages, make([]byte, r.PageSize))
+		}
+		return r.s.pg.Reader.ReadVerified(ref, r.meta.Epoch, pages[level])
+	}
 	return tree.Newer(page, t, r.Base.Epoch, func(ref pager.Ref, pages uint64) error {
 		r.sum += pager.RefSum(ref)
 		for i := range pages {

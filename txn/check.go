@@ -165,7 +165,7 @@ func (c *checker) mark(ref pager.Ref, pages int) error {
 
 // Page and Extent read every page from the file, even if it was verified before.
 func (c *checker) Page(ref pager.Ref) ([]byte, error) {
-	b, err := c.s.pg.Reader.ReadVerified(ref, c.v.base)
+	b, err := c.s.pg.Reader.ReadVerified(ref, c.v.base, nil)
 	if err != nil {
 		c.blind = true
 		return nil, err

@@ -35,7 +35,9 @@ func TestBackupSeesALostWrite(t *testing.T) {
 		require.NoError(t, s.Checkpoint(nil))
 		leaves = leaves[:0]
 		at, _ := s.head.trees.get(9)
-		read := func(ref pager.Ref) ([]byte, error) { return s.pg.Reader.ReadVerified(ref, s.durable) }
+		read := func(ref pager.Ref, _ uint8) ([]byte, error) {
+			return s.pg.Reader.ReadVerified(ref, s.durable, nil)
+		}
 		require.NoError(t, tree.Newer(read, at, 0, func(ref pager.Ref, _ uint64) error {
 			require.NoError(t, vfs.ReadFull(f, page, int64(ref.Pgid)*int64(len(page))))
 			if pager.ReadHeader(page).Kind == pager.KindLeaf {
