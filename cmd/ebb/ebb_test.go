@@ -193,6 +193,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"value_with_a_dash", []string{"put", s, "k", "-5"}, "usage", "go behind --"},
 		{"unknown_command", []string{"frob"}, "usage", "lists the commands"},
 		{"unknown_help_topic", []string{"help", "frob"}, "usage", "lists the commands"},
+		{"command_misspelt", []string{"gte", "k"}, "usage", `there is no command "gte": is it get`},
 		{"unknown_shell", []string{"completion", "zhs"}, "usage", "bash|zsh|fish|powershell"},
 		{"completion_of_more", []string{"completion", "zsh", "bash"}, "usage", "completion zsh"},
 	} {

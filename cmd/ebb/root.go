@@ -32,10 +32,10 @@ that writes.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{cmd, err}
+			if len(args) == 0 {
+				return nil
 			}
-			return nil
+			return usageError{cmd, fmt.Errorf("there is no command %q%s", args[0], near(cmd, args[0]))}
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.checkFlags(cmd) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,6 +76,15 @@ that writes.`,
 	addExamples(root)
 	a.addCompletion(root)
 	return root
+}
+
+// near asks whether one of the commands of root was meant.
+func near(root *cobra.Command, word string) string {
+	root.SuggestionsMinimumDistance = 2
+	if names := root.SuggestionsFor(word); len(names) > 0 {
+		return ": is it " + strings.Join(names, " or ") + "?"
+	}
+	return ""
 }
 
 // checkFlags refuses what makes no sense in the flags that all commands have.

@@ -246,11 +246,7 @@ func (s *shell) line(ctx context.Context, line string) int {
 	}
 	root := s.commands(a)
 	if cmd, _, err := root.Find(words[:1]); err != nil || cmd == root {
-		text := fmt.Sprintf("there is no command %q: help lists all", words[0])
-		if near := root.SuggestionsFor(words[0]); len(near) > 0 {
-			text += ". Is it " + strings.Join(near, " or ") + "?"
-		}
-		return a.report(errors.New(text))
+		return a.report(fmt.Errorf("there is no command %q%s (help lists all)", words[0], near(root, words[0])))
 	}
 	return a.execute(ctx, root, s.call(words))
 }
@@ -275,7 +271,7 @@ func (s *shell) commands(a *app) *cobra.Command {
 	root := a.rootCommand()
 	root.InitDefaultHelpCmd()
 	a.family = s.family
-	root.Use, root.SuggestionsMinimumDistance = "", 2
+	root.Use = ""
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, words []string) {
 		if cmd != root {

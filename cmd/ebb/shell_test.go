@@ -47,7 +47,7 @@ func TestShellWithoutATerminalEndsAtTheFirstError(t *testing.T) {
 	}{
 		"get absent":            {exitNotFound, "get: not found"},
 		"put k w --if-absent":   {exitExists, "put"},
-		"gte k":                 {exitError, `there is no command "gte": help lists all. Is it get`},
+		"gte k":                 {exitError, `there is no command "gte": is it get`},
 		"put k":                 {exitError, "too few arguments: 1\nhint: call it as: put KEY VALUE"},
 		"put 'k v":              {exitError, "no other one behind it"},
 		`put "\q" v`:            {exitError, "no Go string"},
