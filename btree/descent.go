@@ -64,8 +64,9 @@ type batchDescent struct {
 
 // descendBatch descends with n keys level by level, records their paths and prefetches the lines of
 // each page that a search reads first, leaves included. A single lookup waits about 100 ns for each
-// page; sixteen overlapping waits take little longer than one. An unverified branch is verified
-// here. An error is one that the lookups would return.
+// page; sixteen overlapping waits take little longer than one. Keys that follow each other on one page
+// share it, and the child if its heads prove that. An unverified branch is verified here. An error is
+// one that the lookups would return.
 func (d *batchDescent) descendBatch(in Reader, t Tree, n int) error {
 	var size [MaxHints]int
 	var near [MaxHints][]byte
@@ -73,17 +74,24 @@ func (d *batchDescent) descendBatch(in Reader, t Tree, n int) error {
 		d.refs[i] = t.Root
 	}
 	for level := t.Depth - 1; level > 0; level-- {
+		var b []byte
+		var children, k int
+		var at pager.Ref
 		for i := range n {
-			b, err := in.Page(d.refs[i])
-			if err != nil {
-				return err
+			if ref := d.refs[i]; b == nil || ref != at {
+				var err error
+				if b, err = in.Page(ref); err != nil {
+					return err
+				}
+				w := ld32(b, offKind)
+				if w&0xffff != kindWord(level) {
+					return misplaced(ref, b, level)
+				}
+				at, children, k = ref, int(w>>16), -1
 			}
-			w := ld32(b, offKind)
-			if w&0xffff != kindWord(level) {
-				return misplaced(d.refs[i], b, level)
+			if k < 0 || !sameChild(b, children, k, d.keys[i]) {
+				k = branchSearch(b, children, d.keys[i])
 			}
-			children := int(w >> 16)
-			k := branchSearch(b, children, d.keys[i])
 			d.hints[i].record(level, k)
 			d.refs[i], size[i] = childRef(b, children, k), nearChild(b, children, k, level-1)
 			if level == 1 { // Leaves are most of the store: their slots are not cached.
@@ -95,7 +103,10 @@ func (d *batchDescent) descendBatch(in Reader, t Tree, n int) error {
 		}
 		// Separate loops, so that the cache misses of all keys overlap.
 		for i := range n {
-			near[i] = in.Peek(d.refs[i], size[i])
+			near[i] = nil
+			if i == 0 || d.refs[i] != d.refs[i-1] {
+				near[i] = in.Peek(d.refs[i], size[i])
+			}
 		}
 		prefetch.Each(near[:n])
 	}
@@ -103,6 +114,16 @@ func (d *batchDescent) descendBatch(in Reader, t Tree, n int) error {
 		in.ReadSoon(d.refs[i])
 	}
 	return nil
+}
+
+// sameChild reports whether the heads beside child k of branch b prove that it is the child of key.
+func sameChild(b []byte, n, k int, key []byte) bool {
+	p := prefix(b)
+	if p > 0 && (n < 2 || len(key) < p || !bytes.HasPrefix(sep(b, n, 1), key[:p])) {
+		return false
+	}
+	h := keyHead64(key, p)
+	return (k == 0 || ld64(b, offHeads+8*k) < h) && (k+1 == n || h < ld64(b, offHeads+8*(k+1)))
 }
 
 // prefetchCell prefetches size bytes of the cell of key in leaf b of n cells, or the key of the one

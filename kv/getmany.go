@@ -8,22 +8,51 @@ import "github.com/ebbkv/ebb/txn"
 // transaction: a change that it makes may or may not show in values that follow. An invalid key is an
 // error before the first call of fn.
 func (v *verbs) GetMany(keys [][]byte, fn func(i int, value []byte) bool) error {
+	return v.getMany(keys, false, fn)
+}
+
+// getMany is GetMany, with values that are copies if that is asked for.
+func (v *verbs) getMany(keys [][]byte, copied bool, fn func(i int, value []byte) bool) error {
 	if err := v.checkMany(keys); err != nil {
 		return err
 	}
-	var some [txn.GetManyKeys]txn.Lookup
-	for from := 0; from < len(keys); from += len(some) {
-		part := keys[from:min(from+len(some), len(keys))]
-		if err := v.lookUp(part, &some, nil); err != nil {
+	if len(keys) < sortedFrom {
+		_, err := v.getInOrder(keys, asGiven[:len(keys)], copied, fn)
+		return err
+	}
+	var o keyOrder
+	for from := 0; from < len(keys); from += keyOrderMax {
+		some := keys[from:min(from+keyOrderMax, len(keys))]
+		more, err := v.getInOrder(some, o.sort(some), copied, func(i int, value []byte) bool { return fn(from+i, value) })
+		if err != nil || !more {
 			return err
-		}
-		for i := range part {
-			if some[i].Found && !fn(from+i, some[i].Bytes) {
-				return nil
-			}
 		}
 	}
 	return nil
+}
+
+// getInOrder looks keys up in the order of these indices. more is false if fn was.
+func (v *verbs) getInOrder(
+	keys [][]byte, order []uint16, copied bool, fn func(i int, value []byte) bool,
+) (more bool, err error) {
+	var part [txn.GetManyKeys][]byte
+	var found [txn.GetManyKeys]txn.Lookup
+	for len(order) > 0 {
+		n := min(len(part), len(order))
+		for i, k := range order[:n] {
+			part[i] = keys[k]
+		}
+		if err := v.lookUp(part[:n], &found, copied); err != nil {
+			return false, err
+		}
+		for i, k := range order[:n] {
+			if found[i].Found && !fn(int(k), found[i].Bytes) {
+				return false, nil
+			}
+		}
+		order = order[n:]
+	}
+	return true, nil
 }
 
 // checkMany is readyKey for many keys.
@@ -40,9 +69,9 @@ func (v *verbs) checkMany(keys [][]byte) (err error) {
 	return nil
 }
 
-// lookUp looks up to txn.GetManyKeys valid keys up, as get does. copies, unless nil, gets copies of the
-// values that are found.
-func (v *verbs) lookUp(keys [][]byte, found *[txn.GetManyKeys]txn.Lookup, copies [][]byte) (err error) {
+// lookUp looks up to txn.GetManyKeys valid keys up, as get does. The values are copies if that is asked
+// for.
+func (v *verbs) lookUp(keys [][]byte, found *[txn.GetManyKeys]txn.Lookup, copied bool) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	clear(found[:len(keys)])
 	if err := v.ready(false); err != nil || v.fam.NoTrees() {
@@ -63,8 +92,8 @@ func (v *verbs) lookUp(keys [][]byte, found *[txn.GetManyKeys]txn.Lookup, copies
 		case l.Bytes == nil:
 			l.Bytes = []byte{}
 		}
-		if copies != nil {
-			copies[i] = appendValue(make([]byte, 0, len(l.Bytes)), l.Bytes)
+		if copied {
+			l.Bytes = appendValue(make([]byte, 0, len(l.Bytes)), l.Bytes)
 		}
 	}
 	return nil
@@ -77,16 +106,13 @@ func (s *oneShot) GetMany(keys [][]byte) (values [][]byte, err error) {
 }
 
 func (v *verbs) getManyCopies(keys [][]byte) ([][]byte, error) {
-	if err := v.checkMany(keys); err != nil {
-		return nil, err
-	}
 	values := make([][]byte, len(keys))
-	var some [txn.GetManyKeys]txn.Lookup
-	for from := 0; from < len(keys); from += len(some) {
-		to := min(from+len(some), len(keys))
-		if err := v.lookUp(keys[from:to], &some, values[from:to]); err != nil {
-			return nil, err
-		}
+	err := v.getMany(keys, true, func(i int, value []byte) bool {
+		values[i] = value
+		return true
+	})
+	if err != nil {
+		return nil, err
 	}
 	return values, nil
 }

@@ -52,7 +52,7 @@ func TestGetManyGetsWhatGetDoes(t *testing.T) {
 	}
 	look := func(tx *kv.Tx) {
 		t.Helper()
-		for _, n := range []int{0, 1, 15, 16, 17, 100} {
+		for _, n := range []int{0, 1, 15, 16, 17, 63, 64, 100, 1100} {
 			sameAsGet(t, tx.CF("default"), keys(n))
 		}
 	}
@@ -168,6 +168,27 @@ func TestGetManyAllocatesNothing(t *testing.T) {
 			}
 		})
 		require.Zero(t, allocs)
+		return nil
+	}))
+}
+
+// TestGetManyOfKeysBesideThePrefixOfABranch: the separators of a branch begin with m0, and a key that
+// does not follows one whose bytes behind that are the same. It is in another child. The store is one
+// whose keys GetMany looks up together.
+func TestGetManyOfKeysBesideThePrefixOfABranch(t *testing.T) {
+	db := openTest(t)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range 3000 {
+			require.NoError(t, tx.Put(fmt.Appendf(nil, "m%05d", i), make([]byte, 500)))
+		}
+		for _, key := range []string{"ax0050", "zx2950"} {
+			require.NoError(t, tx.Put([]byte(key), []byte(key)))
+		}
+		return nil
+	}))
+	keys := [][]byte{[]byte("m00050"), []byte("ax0050"), []byte("m02950"), []byte("zx2950"), []byte("m")}
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		sameAsGet(t, tx.CF("default"), keys)
 		return nil
 	}))
 }
