@@ -37,13 +37,14 @@ func BenchmarkTable(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	run := func(name string, begin func(func(*kv.Tx) error) error, call func(tx *kv.Tx, f *kv.CF, key uint64) error) {
+	type call func(tx *kv.Tx, f *kv.CF, key uint64) error
+	run := func(name string, begin func(func(*kv.Tx) error) error, do call) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			err := begin(func(tx *kv.Tx) error {
 				f := tx.CF("rows")
 				for b.Loop() {
-					if err := call(tx, f, rand.Uint64N(rows)); err != nil {
+					if err := do(tx, f, rand.Uint64N(rows)); err != nil {
 						return err
 					}
 				}
@@ -68,11 +69,19 @@ func BenchmarkTable(b *testing.B) {
 		return err
 	}
 	run("get/handle", db.View, get)
-	run("get/plain", db.View, func(tx *kv.Tx, _ *kv.CF, key uint64) error { return get(tx, tx.CF("rows"), key) })
-	run("get/table", db.View, func(tx *kv.Tx, _ *kv.CF, key uint64) error { _, err := table.Get(tx, key); return err })
+	plain := func(do call) call {
+		return func(tx *kv.Tx, _ *kv.CF, key uint64) error { return do(tx, tx.CF("rows"), key) }
+	}
+	run("get/plain", db.View, plain(get))
+	run("get/table", db.View, func(tx *kv.Tx, _ *kv.CF, key uint64) error {
+		_, err := table.Get(tx, key)
+		return err
+	})
 	run("put/handle", db.Update, put)
-	run("put/plain", db.Update, func(tx *kv.Tx, _ *kv.CF, key uint64) error { return put(tx, tx.CF("rows"), key) })
-	run("put/table", db.Update, func(tx *kv.Tx, _ *kv.CF, key uint64) error { return table.Put(tx, key, value) })
+	run("put/plain", db.Update, plain(put))
+	run("put/table", db.Update, func(tx *kv.Tx, _ *kv.CF, key uint64) error {
+		return table.Put(tx, key, value)
+	})
 	run("all/plain", db.View, func(tx *kv.Tx, f *kv.CF, _ uint64) error {
 		for k := range f.All() {
 			if _, err := kv.Uint64.Decode(k); err != nil {
