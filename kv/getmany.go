@@ -23,7 +23,9 @@ func (v *verbs) getMany(keys [][]byte, copied bool, fn func(i int, value []byte)
 	var o keyOrder
 	for from := 0; from < len(keys); from += keyOrderMax {
 		some := keys[from:min(from+keyOrderMax, len(keys))]
-		more, err := v.getInOrder(some, o.sort(some), copied, func(i int, value []byte) bool { return fn(from+i, value) })
+		more, err := v.getInOrder(some, o.sort(some), copied, func(i int, value []byte) bool {
+			return fn(from+i, value)
+		})
 		if err != nil || !more {
 			return err
 		}

@@ -246,7 +246,8 @@ func (s *shell) line(ctx context.Context, line string) int {
 	}
 	root := s.commands(a)
 	if cmd, _, err := root.Find(words[:1]); err != nil || cmd == root {
-		return a.report(fmt.Errorf("there is no command %q%s (help lists all)", words[0], near(root, words[0])))
+		more := near(root, words[0]) + " (help lists all)"
+		return a.report(fmt.Errorf("there is no command %q%s", words[0], more))
 	}
 	return a.execute(ctx, root, s.call(words))
 }
