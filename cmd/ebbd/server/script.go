@@ -21,8 +21,43 @@ const (
 // scriptTable has the scripts that EVAL and SCRIPT LOAD have brought, by the SHA-1 of their text. It
 // is not stored: EVALSHA of an unknown one is NOSCRIPT, and clients send the text again.
 type scriptTable struct {
-	mu sync.Mutex
-	by map[string]*lua.FunctionProto
+	mu      sync.Mutex
+	by      map[string]*lua.FunctionProto
+	running map[*lua.LState]context.CancelCauseFunc
+}
+
+const (
+	errScriptTime   = replyError("ERR script has run for 5 seconds: it was ended, and its writes are undone")
+	errScriptKilled = replyError("ERR script was ended by SCRIPT KILL, and its writes are undone")
+)
+
+// run notes a script that runs until ended is called, or SCRIPT KILL ends it.
+func (t *scriptTable) run(l *lua.LState) (ctx context.Context, ended func()) {
+	killable, kill := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithTimeoutCause(killable, scriptTime, errScriptTime)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running == nil {
+		t.running = make(map[*lua.LState]context.CancelCauseFunc)
+	}
+	t.running[l] = kill
+	return ctx, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.running, l)
+		cancel()
+		kill(nil)
+	}
+}
+
+// kill ends the scripts that run.
+func (t *scriptTable) kill() (some bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, kill := range t.running {
+		kill(errScriptKilled)
+	}
+	return len(t.running) > 0
 }
 
 // load compiles a script, unless it is known.
@@ -106,16 +141,16 @@ func (r *request) runScript(proto *lua.FunctionProto, keys, argv [][]byte) error
 	db, nested := r.c.db, r.nested
 	r.nested, r.inScript = true, true
 	defer func() { r.c.db, r.nested, r.inScript = db, nested, false }()
-	ctx, cancel := context.WithTimeout(context.Background(), scriptTime)
-	defer cancel()
 	l := r.newState()
 	defer l.Close()
+	ctx, ended := r.s.scripts.run(l)
+	defer ended()
 	l.SetContext(ctx)
 	l.SetGlobal("KEYS", luaStrings(l, keys))
 	l.SetGlobal("ARGV", luaStrings(l, argv))
 	err := l.CallByParam(lua.P{Fn: l.NewFunctionFromProto(proto), NRet: 1, Protect: true})
 	if ctx.Err() != nil {
-		return replyError("ERR script has run for 5 seconds: it was ended, and its writes are undone")
+		return context.Cause(ctx)
 	}
 	if err != nil {
 		return scriptError(err)
@@ -231,7 +266,10 @@ func scriptCommand(r *request) error {
 		r.s.scripts.clear()
 		r.w.Simple("OK")
 	case sub == "KILL" && len(r.args) == 2:
-		return replyError("NOTBUSY No scripts in execution right now.")
+		if !r.s.scripts.kill() {
+			return replyError("NOTBUSY No scripts in execution right now.")
+		}
+		r.w.Simple("OK")
 	case sub == "HELP":
 		return help(r, "EXISTS <sha1> [<sha1> ...]", "FLUSH [ASYNC|SYNC]", "KILL", "LOAD <script>")
 	default:

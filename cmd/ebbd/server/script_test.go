@@ -72,3 +72,17 @@ func TestAScriptIsOneTransaction(t *testing.T) {
 	require.Less(t, time.Since(began), 15*time.Second)
 	require.Equal(t, "0", c.line("EXISTS c"))
 }
+
+// TestScriptKillEndsAScript: the reply was that none runs.
+func TestScriptKillEndsAScript(t *testing.T) {
+	s := start(t, Options{})
+	c, other := s.client(), s.client()
+	require.Contains(t, c.line("SCRIPT KILL"), "NOTBUSY")
+	for _, command := range []string{"EVAL", "EVAL_RO"} {
+		c.send(encode(command, "redis.call('GET', 'k'); while true do end", "0"))
+		require.Eventually(t, func() bool { return other.line("SCRIPT KILL") == "OK" },
+			20*time.Second, time.Millisecond)
+		require.Contains(t, c.receive(), "ended by SCRIPT KILL")
+	}
+	require.Equal(t, "OK", c.line("SET k v"))
+}
