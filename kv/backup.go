@@ -123,25 +123,22 @@ func backupInfo(b *txn.Backup) BackupInfo {
 		return BackupInfo{}
 	}
 	info := BackupInfo{
-		StoreID: hex.EncodeToString(b.StoreID[:]), ID: backupID(b.ID), Seq: b.Seq, MadeAt: b.MadeAt, Bytes: b.Bytes,
+		StoreID: hex.EncodeToString(b.StoreID[:]), ID: b.ID.String(), Seq: b.Seq, MadeAt: b.MadeAt,
+		Bytes:     b.Bytes,
 		PageBytes: int64(b.Pages) * int64(b.PageSize), StoreBytes: int64(b.StorePages) * int64(b.PageSize),
 	}
 	if b.Base.ID != 0 {
-		info.Base = backupID(b.Base)
+		info.Base = b.Base.String()
 	}
 	return info
 }
-
-const backupIDFormat = "%d-%016x"
-
-func backupID(id txn.BackupID) string { return fmt.Sprintf(backupIDFormat, id.Epoch, id.ID) }
 
 // below is the part of the description that an increment needs.
 func (i *BackupInfo) below() (*txn.Backup, error) {
 	b := new(txn.Backup)
 	id, err := hex.DecodeString(i.StoreID)
-	if n, scanErr := fmt.Sscanf(i.ID, backupIDFormat, &b.ID.Epoch, &b.ID.ID); err != nil || len(id) != 16 ||
-		n != 2 || scanErr != nil || backupID(b.ID) != i.ID {
+	known := false
+	if b.ID, known = txn.ParseBackupID(i.ID); err != nil || len(id) != 16 || !known {
 		return nil, invalid("Since has store id %q and id %q", i.StoreID, i.ID)
 	}
 	b.StoreID = [16]byte(id)

@@ -88,6 +88,17 @@ type BackupID struct {
 	ID    uint64
 }
 
+// String is how users see it: see ParseBackupID.
+func (id BackupID) String() string { return fmt.Sprintf(backupIDFormat, id.Epoch, id.ID) }
+
+const backupIDFormat = "%d-%016x"
+
+// ParseBackupID reads what String returns.
+func ParseBackupID(s string) (id BackupID, ok bool) {
+	_, err := fmt.Sscanf(s, backupIDFormat, &id.Epoch, &id.ID)
+	return id, err == nil && id.String() == s
+}
+
 // Meta is one decoded meta page: a durable state of the store and its position in the log.
 type Meta struct {
 	Slot        int // number of the page, 0 or 1

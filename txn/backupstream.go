@@ -43,6 +43,9 @@ var backupMagic = [8]byte{'E', 'B', 'B', 'B', 'A', 'K', 0, 1}
 // BackupID identifies the state that a backup took.
 type BackupID = pager.BackupID
 
+// ParseBackupID reads what BackupID.String returns.
+func ParseBackupID(s string) (id BackupID, ok bool) { return pager.ParseBackupID(s) }
+
 // Backup describes a backup stream.
 type Backup struct {
 	StoreID    [16]byte

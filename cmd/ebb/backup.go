@@ -112,10 +112,22 @@ replaced.`,
 func readBackupInfo(name string) (kv.BackupInfo, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return kv.BackupInfo{}, err
+		return kv.BackupInfo{}, backupError(err)
 	}
 	defer f.Close()
-	return kv.ReadBackupInfo(f)
+	info, err := kv.ReadBackupInfo(f)
+	return info, backupError(err)
+}
+
+// backupError marks an error that is one of a backup, for which the advice for stores is wrong.
+func backupError(err error) error {
+	switch {
+	case errors.Is(err, kv.ErrCorrupt):
+		return marked{err, errBadBackup}
+	case errors.Is(err, fs.ErrNotExist):
+		return marked{err, errNoBackup}
+	}
+	return err
 }
 
 // backup backs a store up to a file or to standard output.
@@ -210,7 +222,7 @@ func (a *app) readBackups(files []string, what string, fn func([]io.Reader) erro
 		}
 		f, err := os.Open(name)
 		if err != nil {
-			return err
+			return backupError(err)
 		}
 		defer f.Close()
 		info, err := f.Stat()
@@ -227,7 +239,7 @@ func (a *app) readBackups(files []string, what string, fn func([]io.Reader) erro
 	for i, r := range backups {
 		backups[i] = counted{r, files[i], p}
 	}
-	return fn(backups)
+	return backupError(fn(backups))
 }
 
 // counted is a backup file that shows how far it is read.

@@ -39,6 +39,40 @@ func TestBackupAndRestore(t *testing.T) {
 	require.Equal(t, exitNotFound, ebb(t, "get", at("first.ebb"), "b").code)
 }
 
+// TestErrorsOfBackupsAdviseOnBackups: a cut backup advised to check and salvage the store, a backup that
+// is missing to create one, and a chain in the wrong order named its backups by numbers that no other
+// output has.
+func TestErrorsOfBackupsAdviseOnBackups(t *testing.T) {
+	s, dir := storePath(t), t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	good(t, "put", s, "a", "1")
+	good(t, "backup", s, at("full"))
+	good(t, "backup", s, at("inc"), "--since", at("full"))
+	good(t, "backup", s, at("last"), "--since", at("inc"))
+	full, err := os.ReadFile(at("full"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(at("cut"), full[:len(full)-1], 0o600))
+	for _, args := range [][]string{
+		{"backup", "verify", at("cut")}, {"restore", at("r.ebb"), at("cut")},
+		{"backup", s, at("x"), "--since", s},
+	} {
+		a := ebb(t, args...)
+		require.Equal(t, exitError, a.code)
+		require.Contains(t, a.stderr, "make a full one now", "ebb %q", args)
+		require.NotContains(t, a.stderr, "salvage")
+	}
+	a := ebb(t, "restore", at("full"), at("r.ebb")) // the store comes first
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "the new store is named first")
+	a = ebb(t, "restore", at("r.ebb"), at("full"), at("last"))
+	require.Equal(t, exitError, a.code)
+	for _, name := range []string{"full", "inc"} {
+		info, err := readBackupInfo(at(name))
+		require.NoError(t, err)
+		require.Contains(t, a.stderr, info.ID)
+	}
+}
+
 // TestBackupErrors leave no file behind, and what was there as it was.
 func TestBackupErrors(t *testing.T) {
 	s, dir := storePath(t), t.TempDir()

@@ -44,6 +44,8 @@ var (
 	errUnopened    = errors.New("the store cannot be opened")
 	errNoDirectory = errors.New("the directory is missing")
 	errPageSize    = errors.New("the store has another page size")
+	errBadBackup   = errors.New("the backup is damaged")
+	errNoBackup    = errors.New("the backup is missing")
 )
 
 // marked is err, and for errors.Is one of ours too. It reads like err.
@@ -93,6 +95,11 @@ var advices = []advice{
 		"the store cannot be opened: keep a copy of its files, and go back to a backup with `ebb " +
 			"restore`; without one, `ebb salvage STORE OUT --log` makes a new store of the rows that " +
 			"are left; `ebb check STORE` and `ebb wal STORE` name the damage",
+	},
+	{
+		"corrupt",
+		errBadBackup,
+		"restore as far as an earlier backup is whole, and make a full one now: `ebb backup STORE FILE`",
 	},
 	{
 		"corrupt",
@@ -146,6 +153,11 @@ var advices = []advice{
 	{"usage", errNotBase64, "--base64 wants the standard alphabet, padded or not, as a2V5 for key"},
 	{"interrupted", context.Canceled, "everything committed before is durable"},
 	{"page_size", errPageSize, "a store keeps the page size that it was created with"},
+	{
+		"missing",
+		errNoBackup,
+		"check the path; the new store is named first: `ebb restore STORE FULL INCREMENT...`",
+	},
 	{"missing", errNoDirectory, "a store is created in a directory that is there: make it first"},
 	{
 		"missing",
