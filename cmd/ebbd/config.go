@@ -110,7 +110,7 @@ func configLine(text string) (name, value string, ok bool) {
 	return strings.ToLower(name), value, true
 }
 
-// addressesOf joins the hosts of bind with a port. A host with a minus is optional in Redis.
+// addressesOf joins the hosts of bind with a port. An address keeps the minus of its host.
 func addressesOf(bind []string, port string) (addresses []string) {
 	if len(bind) == 0 {
 		bind = []string{"127.0.0.1"}
@@ -119,10 +119,15 @@ func addressesOf(bind []string, port string) (addresses []string) {
 		port = "6379"
 	}
 	for _, host := range bind {
-		if host = strings.TrimPrefix(host, "-"); host == "*" {
+		host, optional := strings.CutPrefix(host, "-")
+		if host == "*" {
 			host = ""
 		}
-		addresses = append(addresses, net.JoinHostPort(host, port))
+		address := net.JoinHostPort(host, port)
+		if optional {
+			address = "-" + address
+		}
+		addresses = append(addresses, address)
 	}
 	return addresses
 }

@@ -61,7 +61,7 @@ func (f *flags) register(set *pflag.FlagSet) *texts {
 	set.StringVar(&o.BackupDir, "backup-dir", "",
 		"`directory` of the backups that SAVE and BGSAVE make while the server runs")
 	set.StringSliceVar(&f.addresses, "addr", []string{"127.0.0.1:6379"},
-		"`host:port` to listen on; may be repeated")
+		"`host:port` to listen on; may be repeated; one with a minus before it may be absent")
 	set.Uint16Var(&t.port, "port", 0, "`port` to listen on at 127.0.0.1, short for --addr")
 	set.StringVar(&o.AppendFsync, "appendfsync", "always",
 		"when writes are synced: always (before the reply), everysec, no")

@@ -85,7 +85,12 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 		go func() { failed <- web.Serve(l) }()
 	}
 	for _, addr := range f.addresses {
+		addr, optional := strings.CutPrefix(addr, "-")
 		l, err := net.Listen("tcp", addr)
+		if optional && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)) {
+			log.Warn("this machine does not have an address that is optional", "error", err)
+			continue
+		}
 		if err != nil {
 			return errors.Join(err, shutdown(s))
 		}

@@ -34,7 +34,7 @@ func TestConfigFileSetsWhatTheCommandLineLeavesOpen(t *testing.T) {
 		"requirepass \"a b\"\nloglevel warn\n")
 	f, err := parseFlags([]string{"--config", path, "--maxclients", "66"}, io.Discard)
 	require.NoError(t, err)
-	require.Equal(t, []string{"127.0.0.1:7000", "[::1]:7000"}, f.addresses)
+	require.Equal(t, []string{"127.0.0.1:7000", "-[::1]:7000"}, f.addresses)
 	require.Equal(t, 66, f.options.MaxClients)
 	require.Equal(t, "everysec", f.options.AppendFsync)
 	require.EqualValues(t, 64<<20, f.options.CacheBytes)
@@ -74,11 +74,24 @@ func TestConfigFileSetsWhatTheCommandLineLeavesOpen(t *testing.T) {
 	}
 }
 
+// TestAnAddressWithAMinusIsOptional: the bind of Redis's own configuration ends with -::1, and the
+// server did not start on a machine without IPv6.
+func TestAnAddressWithAMinusIsOptional(t *testing.T) {
+	const foreign = "192.0.2.1:0" // of no machine
+	p := startProcess(t, "--dir", t.TempDir(), "--addr", "-"+foreign, "--addr", "127.0.0.1:0")
+	_, err := p.dial(t).Do("PING")
+	require.NoError(t, err)
+	var stderr bytes.Buffer
+	args := []string{"--dir", t.TempDir(), "--addr", foreign}
+	require.Equal(t, 1, run(t.Context(), args, io.Discard, &stderr))
+	require.Contains(t, stderr.String(), foreign)
+}
+
 // TestExamplesAreAccepted: the configuration file of the examples.
 func TestExamplesAreAccepted(t *testing.T) {
 	f, err := parseFlags([]string{"--config", "examples/ebbd.conf", "--dir", t.TempDir()}, io.Discard)
 	require.NoError(t, err)
-	require.Equal(t, []string{"127.0.0.1:6379", "[::1]:6379"}, f.addresses)
+	require.Equal(t, []string{"127.0.0.1:6379", "-[::1]:6379"}, f.addresses)
 	p := startProcess(t, "--config", "examples/ebbd.conf", "--dir", t.TempDir())
 	got, err := redis.Strings(p.dial(t).Do("CONFIG", "GET", "slowlog-max-len"))
 	require.NoError(t, err)
