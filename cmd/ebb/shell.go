@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -294,7 +295,7 @@ func (s *shell) commands(a *app) *cobra.Command {
 			continue
 		}
 		cmd.Use = strings.Replace(cmd.Use, " STORE", "", 1)
-		cmd.Example = strings.NewReplacer("ebb "+cmd.Name()+" my.ebb", cmd.Name()).Replace(cmd.Example)
+		cmd.Example = exampleInShell(cmd)
 		for _, flag := range []string{"page-size", "file-mode"} {
 			if f := cmd.Flags().Lookup(flag); f != nil {
 				f.Hidden = true
@@ -308,6 +309,15 @@ func (s *shell) commands(a *app) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	s.addOwn(root)
 	return root
+}
+
+// exampleInShell is the example of a command without those that need pipes or files.
+func exampleInShell(cmd *cobra.Command) string {
+	calls := strings.Split(cmd.Example, "\n")
+	calls = slices.DeleteFunc(calls, func(call string) bool {
+		return strings.Contains(call, " | ") || strings.Contains(call, " > ")
+	})
+	return strings.ReplaceAll(strings.Join(calls, "\n"), "ebb "+cmd.Name()+" my.ebb", cmd.Name())
 }
 
 // addOwn adds the commands that only a shell has.

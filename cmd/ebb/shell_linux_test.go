@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// openPty opens a pseudo terminal of 24 lines. It skips the test where there are none.
-func openPty(t *testing.T) (ours, theirs *os.File) {
+// openPty opens a pseudo terminal of so many lines and columns. It skips the test where there are none.
+func openPty(t *testing.T, lines, columns uint16) (ours, theirs *os.File) {
 	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -31,7 +31,7 @@ func openPty(t *testing.T) (ours, theirs *os.File) {
 		require.Zero(t, errno)
 	}
 	var number, locked int32
-	size := [4]uint16{24, 80}
+	size := [4]uint16{lines, columns}
 	control(syscall.TIOCSPTLCK, unsafe.Pointer(&locked))
 	control(syscall.TIOCGPTN, unsafe.Pointer(&number))
 	control(syscall.TIOCSWINSZ, unsafe.Pointer(&size))
@@ -43,7 +43,7 @@ func openPty(t *testing.T) (ours, theirs *os.File) {
 
 // TestSIGTERMEndsTheShellAtItsPrompt: the read of a terminal kept it alive until the second signal.
 func TestSIGTERMEndsTheShellAtItsPrompt(t *testing.T) {
-	ours, theirs := openPty(t)
+	ours, theirs := openPty(t, 24, 80)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	command := exec.CommandContext(t.Context(), self, "shell", storePath(t))
@@ -68,10 +68,15 @@ type typist struct {
 	shown   bytes.Buffer
 }
 
-// startTyping starts the command on a pseudo terminal, with these variables too.
+// startTyping starts the command on a pseudo terminal of 24 lines, with these variables too.
 func startTyping(t *testing.T, env []string, args ...string) *typist {
 	t.Helper()
-	ours, theirs := openPty(t)
+	return startTypingOn(t, 24, 80, env, args...)
+}
+
+func startTypingOn(t *testing.T, lines, columns uint16, env []string, args ...string) *typist {
+	t.Helper()
+	ours, theirs := openPty(t, lines, columns)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	command := exec.CommandContext(t.Context(), self, args...)
@@ -200,6 +205,19 @@ func TestColoursAreForTerminals(t *testing.T) {
 	y.enter("scan\r")
 	y.expect("\x1b[36ma\x1b[0m\t1\t\x1b[33m2100")
 	y.expect("> ")
+	y.enter("\x04")
+	require.NoError(t, y.command.Wait())
+}
+
+// TestShellOnATerminalOfUnknownSize, as expect and some containers have it, put each character on a line
+// of its own.
+func TestShellOnATerminalOfUnknownSize(t *testing.T) {
+	s := storePath(t)
+	y := startTypingOn(t, 0, 0, []string{"NO_COLOR=1"}, "shell", s)
+	y.expect("test.ebb> ")
+	y.enter("count\r")
+	y.expect("count\r\n0\r\n")
+	y.expect("test.ebb> ")
 	y.enter("\x04")
 	require.NoError(t, y.command.Wait())
 }

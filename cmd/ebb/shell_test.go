@@ -30,6 +30,14 @@ func TestShellRunsTheCommandsOfTheCommandLine(t *testing.T) {
 	require.Equal(t, "hello you", good(t, "get", s, "greeting"))
 }
 
+func TestHelpInAShellIsOfTheShell(t *testing.T) {
+	a := script(t, storePath(t), "help put")
+	require.Equal(t, exitOK, a.code, a.stderr)
+	require.Contains(t, a.out, "\n  put greeting hello\n")
+	require.NotContains(t, a.out, "date |", "a shell has no pipes")
+	require.NotContains(t, a.out, "my.ebb")
+}
+
 func TestShellShowsExpiries(t *testing.T) {
 	s := storePath(t)
 	a := script(t, s, "put a 1 --expire-at 2100-01-02T03:04:05Z", "put b 2", "scan", "get a")

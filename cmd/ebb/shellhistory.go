@@ -124,6 +124,7 @@ func replaceHistory(path string, lines []string) error {
 // Add implements term.History. A line that begins with a blank is not kept, nor is one that repeats
 // the line before it.
 func (h *history) Add(line string) {
+	line = strings.TrimRight(line, " \t") // such as the blank behind a completed word
 	last := len(h.lines) - 1
 	if line == "" || line[0] == ' ' || last >= 0 && h.lines[last] == line {
 		return

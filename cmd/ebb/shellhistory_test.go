@@ -29,7 +29,7 @@ func recall(t *testing.T, path string, add ...string) (all []string) {
 func TestHistoryKeepsLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "ebb", "history")
 	long := strings.Repeat("x", historyLine+1)
-	recall(t, path, "scan", "scan", "", " put token s3cret", "get a", "scan", long)
+	recall(t, path, "scan", "scan ", "", " put token s3cret", "get a", "scan", long)
 	require.Equal(t, []string{"scan", "get a", "scan"}, recall(t, path))
 	if runtime.GOOS != "windows" {
 		for name, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {

@@ -51,7 +51,7 @@ func (s *shell) onTerminal(ctx context.Context, in *os.File, h *history) error {
 	running, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
 	defer stop()
 	return s.interactive(ctx, func(prompt string) (line string, err error) {
-		if width, height, err := term.GetSize(fd); err == nil {
+		if width, height, err := term.GetSize(fd); err == nil && width > 0 { // 0 is unknown.
 			_ = t.SetSize(width, height) // It fails where it cannot redraw.
 		}
 		t.SetPrompt(prompt)
