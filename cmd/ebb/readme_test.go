@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -47,4 +49,32 @@ func TestReadmeShowsWhatTheCommandPrints(t *testing.T) {
 		run(t.Context(), args, strings.NewReader(""), &both, &both)
 		require.Equal(t, want, both.String(), "ebb %s", line)
 	}
+}
+
+// TestDocumentsCallTheCommandAsItIs: each call of ebb in a document names a command, flags and as many
+// arguments as it takes.
+func TestDocumentsCallTheCommandAsItIs(t *testing.T) {
+	call := regexp.MustCompile("(?m)(?:^\\$ |`)(?:bin/)?ebb ([a-z][^`\n]*)")
+	names, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	calls := 0
+	for _, name := range append(names, "../../README.md", "../../SECURITY.md", "../../CONTRIBUTING.md") {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range call.FindAllStringSubmatch(string(text), -1) {
+			line, _, _ := strings.Cut(strings.TrimSuffix(m[1], ":"), " | ")
+			line, _, _ = strings.Cut(line, " > ")
+			root := (&app{out: newOutput(io.Discard)}).rootCommand()
+			root.InitDefaultCompletionCmd()
+			cmd, rest, err := root.Find(strings.Fields(line))
+			require.NoError(t, err, "%s: ebb %s", name, m[1])
+			require.NotEqual(t, root, cmd, "%s: ebb %s", name, m[1])
+			require.NoError(t, cmd.ParseFlags(rest), "%s: ebb %s", name, m[1])
+			if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") { // else only named
+				require.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), "%s: ebb %s", name, m[1])
+			}
+			calls++
+		}
+	}
+	require.Greater(t, calls, 20)
 }
