@@ -11,6 +11,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/salvage"
 	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
 )
 
 func (a *app) salvageCommand() *cobra.Command {
@@ -79,8 +80,12 @@ func (a *app) salvage(ctx context.Context, from, to string, o salvage.Options) (
 			continue
 		case err == nil || errors.Is(err, fs.ErrExist):
 			return report, err
+		case report == nil:
+			return nil, rawError(from, err)
+		case pager.NoSpace(err):
+			return report, rawError(to, err)
 		}
-		return report, rawError(from, err)
+		return report, err
 	}
 }
 

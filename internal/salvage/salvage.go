@@ -133,9 +133,7 @@ func (r *rescue) save(to string) (err error) {
 	if r.out, err = newOutput(r.ctx, temp, r); err != nil {
 		return err
 	}
-	err = r.out.fill(r)
-	err = errors.Join(err, r.out.close(err))
-	if err == nil {
+	if err = r.out.close(r.out.fill(r)); err == nil {
 		if err = r.o.FS.Rename(temp, to); err == nil {
 			r.report.Whole = r.report.whole()
 			return r.o.FS.SyncDir(dirOf(to))

@@ -145,7 +145,8 @@ func TestManyFamiliesWithoutMetaPages(t *testing.T) {
 	require.Equal(t, want, keys(t, fsys, "out.ebb"))
 }
 
-// TestAnOutputThatFailsLeavesNoStore fails each write of the new store in turn.
+// TestAnOutputThatFailsLeavesNoStore fails each write of the new store in turn. On a full disk its error
+// was there twice, and said that the damaged store could not be opened.
 func TestAnOutputThatFailsLeavesNoStore(t *testing.T) {
 	fsys := vfs.NewMemory()
 	db := open(t, fsys, damaged, kv.Options{})
@@ -156,6 +157,8 @@ func TestAnOutputThatFailsLeavesNoStore(t *testing.T) {
 		failing := &failingFS{FS: fsys, left: n}
 		_, err := salvage.Run(t.Context(), damaged, "out.ebb", salvage.Options{FS: failing, Engine: engine})
 		if done = err == nil; !done {
+			require.LessOrEqual(t, strings.Count(err.Error(), "family \"default\""), 1, "write %d: %v", n, err)
+			require.NotContains(t, err.Error(), "open "+damaged)
 			_, err = fsys.Stat("out.ebb")
 			require.ErrorIs(t, err, fs.ErrNotExist, "write %d", n)
 		}
