@@ -154,7 +154,8 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	ledgers := make([]ledger, clients)
 	acknowledged := 0
 	for round := range rounds {
-		p := startProcess(t, "--dir", dir)
+		policy := []string{"always", "everysec", "no"}[round%3] // the system has what was committed
+		p := startProcess(t, "--dir", dir, "--appendfsync", policy)
 		c := p.dial(t)
 		for id := range ledgers {
 			ledgers[id].check(t, c, id)
