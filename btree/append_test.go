@@ -86,7 +86,7 @@ func TestFillLeafStopsAtARowItCannotAppend(t *testing.T) {
 		"the same":      row("b"),
 		"before":        row("a1"),
 		"a deletion":    {Key: []byte("c"), Delete: true},
-		"a large value": {Key: []byte("c"), Value: make([]byte, MaxInline(4096)+1)},
+		"a large value": {Key: []byte("c"), Value: make([]byte, MaxInline(4096, 1)+1)},
 		"a long key":    {Key: bytes.Repeat([]byte("c"), MaxKey(4096)+1)},
 	} {
 		b := make([]byte, 4096)

@@ -60,7 +60,7 @@ func (b *Builder) Add(key, value []byte, tag int64) error {
 func (b *Builder) add(key, value []byte, tag int64) (err error) {
 	var c cell
 	c.set(key, value, tag)
-	if len(value) > MaxInline(b.size) {
+	if len(value) > MaxInline(b.size, len(key)) {
 		if c.ref, err = b.pages.NewExtent(value); err != nil {
 			return err
 		}

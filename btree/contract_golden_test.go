@@ -118,7 +118,7 @@ func TestInvalidShapesAreDamage(t *testing.T) {
 		"extent":      {9, 3 | infoTag | infoOverflow, "no shape has"},
 		"small":       {4, 3 | infoTag, "no shape has"},
 		"large key":   {MaxKey(4096) + 1, 3, "the limit is"},
-		"large value": {9, uint32(MaxInline(4096) + 1), "the limit is"},
+		"large value": {9, uint32(MaxInline(4096, 9) + 1), "the limit is"},
 	} {
 		b := goldenUniform(t)
 		setShape(b, c.klen, c.info)

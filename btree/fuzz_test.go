@@ -53,7 +53,7 @@ func drive(t *testing.T, b []byte, key []byte) {
 	c.Seek(key)
 	c.SeekBefore(key)
 	_ = Check(m, tree, func(pager.Ref, int) error { return nil }, func(pager.Ref, string) {})
-	for _, size := range []int{0, 100, MaxInline(4096), 5000} {
+	for _, size := range []int{0, 100, MaxInline(4096, len(key)), 5000} {
 		m, tree := fresh()
 		_, _ = Put(m, &tree, key, make([]byte, size), 1)
 		for i := range byte(8) {

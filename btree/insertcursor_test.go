@@ -109,7 +109,7 @@ func TestInsertCursorAppendsTheSameBytesAsPut(t *testing.T) {
 		m, plain := newMemory(size), newMemory(size)
 		var tree, same Tree
 		var f, g InsertCursor
-		at, step, most := r.IntN(1000), 1+r.IntN(300), 1+r.IntN(2*MaxInline(size))
+		at, step, most := r.IntN(1000), 1+r.IntN(300), 1+r.IntN(2*MaxInline(size, 8))
 		sameShape := r.IntN(2) == 0
 		for range 1 + r.IntN(60) {
 			changes := make([]Change, 1+r.IntN(MaxHints))

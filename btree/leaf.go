@@ -177,7 +177,7 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 
 // inline reports whether the change puts a row with an inline value.
 func (c *Change) inline(pageSize int) bool {
-	return !c.Delete && len(c.Key) <= MaxKey(pageSize) && len(c.Value) <= MaxInline(pageSize)
+	return !c.Delete && len(c.Key) <= MaxKey(pageSize) && len(c.Value) <= MaxInline(pageSize, len(c.Key))
 }
 
 // writeRows encodes rows, with their heads and slots, behind the first have rows of a leaf, which

@@ -50,7 +50,7 @@ func TestTheLargestCellAmongTheSmallestUniformOnes(t *testing.T) {
 			before := len(leaves(t, m, tree))
 			key := append(number(rows*(8*c.leaf+2+at)/(8*c.leaves)), make([]byte, MaxKey(pageSize)-8)...)
 			var f InsertCursor
-			_, err := f.Put(m, &tree, key, make([]byte, MaxInline(pageSize)), 1)
+			_, err := f.Put(m, &tree, key, make([]byte, MaxInline(pageSize, len(key))), 1)
 			require.NoError(t, err)
 			require.EqualValues(t, rows+1, tree.Rows)
 			require.Equal(t, c.leaves > 200, tree.Depth > 2)
@@ -58,7 +58,7 @@ func TestTheLargestCellAmongTheSmallestUniformOnes(t *testing.T) {
 			v, found, err := Get(m, tree, key)
 			require.NoError(t, err)
 			require.True(t, found)
-			require.Len(t, v.Bytes, MaxInline(pageSize))
+			require.Len(t, v.Bytes, MaxInline(pageSize, len(key)))
 			if after := len(leaves(t, m, tree)); at == 2 {
 				require.Equal(t, before+2, after, "in the middle of a leaf")
 			} else {

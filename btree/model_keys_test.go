@@ -86,7 +86,7 @@ type keySpace struct {
 func (ks *keySpace) row(r *rand.Rand, pageSize int) (value []byte, tag int64) {
 	if ks.sameShape == nil || r.IntN(60*pageSize/pager.MinPageSize) == 0 { // one in some leaves
 		if r.IntN(4) == 0 {
-			return make([]byte, MaxInline(pageSize)), 1
+			return make([]byte, MaxInline(pageSize, r.IntN(MaxKey(pageSize)))), 1
 		}
 		return randomValue(r, pageSize), randomTag(r)
 	}
@@ -161,11 +161,13 @@ func randomValue(r *rand.Rand, pageSize int) []byte {
 	var n int
 	switch r.IntN(20) {
 	case 0:
-		n = MaxInline(pageSize) + r.IntN(3) - 1
+		n = MaxInline(pageSize, r.IntN(40)) + r.IntN(3) - 1
 	case 1:
 		n = r.IntN(3 * pageSize)
-	case 2, 3, 4:
-		n = r.IntN(MaxInline(pageSize))
+	case 2:
+		n = r.IntN(MaxInline(pageSize, 0))
+	case 3, 4:
+		n = r.IntN(pageSize / 4)
 	default:
 		n = r.IntN(60)
 	}

@@ -251,7 +251,8 @@ func runHints(
 		if c.Delete {
 			c.Value = [][]byte{nil, row, c.Value}[r.IntN(3)]
 		}
-		kept := c.Delete && c.Value != nil && (!bytes.Equal(c.Value, row) || len(row) > MaxInline(m.pageSize))
+		other := !bytes.Equal(c.Value, row) || len(row) > MaxInline(m.pageSize, len(c.Key))
+		kept := c.Delete && c.Value != nil && other
 		was, err := s.Apply(m, tree, cursor, i, c)
 		require.NoError(t, err)
 		if kept {

@@ -20,7 +20,7 @@ func TestPutExtentPutsTheSameRowAsPut(t *testing.T) {
 		key, tag := fmt.Appendf(nil, "%04d", rnd.IntN(2000)), int64(rnd.IntN(3))
 		value := bytes.Repeat([]byte{byte(i)}, rnd.IntN(300))
 		if i%3 == 0 {
-			value = bytes.Repeat([]byte{byte(i)}, MaxInline(pageSize)+1+rnd.IntN(3*pageSize))
+			value = bytes.Repeat([]byte{byte(i)}, MaxInline(pageSize, len(key))+1+rnd.IntN(3*pageSize))
 		}
 		want, err := Put(m, &put, key, value, tag)
 		require.NoError(t, err)

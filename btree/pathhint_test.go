@@ -185,7 +185,7 @@ func TestHintsAfterALeafIsSplitTwice(t *testing.T) {
 	for _, leaves := range []int{most, most - 1, most - 2} {
 		large := func(leaf int) Change {
 			key := append(number(leaf*rows+rows/2), make([]byte, MaxKey(pageSize)-8)...)
-			return Change{Key: key, Value: make([]byte, MaxInline(pageSize))}
+			return Change{Key: key, Value: make([]byte, MaxInline(pageSize, len(key)))}
 		}
 		small := func(leaf, i int) Change { return Change{Key: append(number(leaf*rows+7), byte(i))} }
 		for _, at := range []int{0, leaves / 3, leaves - 3} {

@@ -37,7 +37,7 @@ func (f *InsertCursor) set(
 	}
 	var c cell
 	c.set(key, value, tag)
-	if len(value) > MaxInline(pageSize) {
+	if len(value) > MaxInline(pageSize, len(key)) {
 		// First allocate the extent: without space for it nothing is changed.
 		if c.ref, err = w.NewExtent(value); err != nil {
 			return Info{}, 0, err

@@ -87,7 +87,7 @@ func TestRelocateInStepsOfFewReads(t *testing.T) {
 		m.low = true
 		loadLong := func(rows int) (tree Tree) { // long keys: many branches; values in extents: leaves are read
 			for i := range rows {
-				_, err := Put(m, &tree, fmt.Appendf(nil, "%0250d", i), make([]byte, 1000+i%3*4000), 0)
+				_, err := Put(m, &tree, fmt.Appendf(nil, "%0250d", i), make([]byte, 2000+i%3*4000), 0)
 				require.NoError(t, err)
 			}
 			m.commit(t)

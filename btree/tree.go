@@ -47,10 +47,10 @@ const MaxValue = 1<<30 - 1
 // branch.
 func MaxKey(pageSize int) int { return pageSize/4 + 8 }
 
-// MaxInline is the size in bytes of the largest inline value. A cell of the largest key, a tag and
-// the largest inline value, with its head and slot, fits into a page that is at most half full. So
-// one split always makes enough space, except in a uniform leaf: see insertOp.retry.
-func MaxInline(pageSize int) int { return pageSize/4 - 48 }
+// MaxInline is the size in bytes of the largest inline value beside a key of that many bytes: the
+// leaf's cell of both and a tag, with its head and slot, fits into a page that is at most half full.
+// So one split always makes enough space, except in a uniform leaf: see insertOp.retry.
+func MaxInline(pageSize, key int) int { return pageSize/2 - 40 - key }
 
 // maxDepth bounds every descent. A branch of the largest keys still has four children when it
 // splits, so a tree of depth 32 would hold more pages than a file can have.

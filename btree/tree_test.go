@@ -86,7 +86,7 @@ func TestLimitsOfKeyAndValue(t *testing.T) {
 	require.ErrorIs(t, err, ErrKeyTooLarge)
 	b := NewBuilder(m)
 	require.ErrorIs(t, b.Add(make([]byte, MaxKey(4096)+1), nil, 0), ErrKeyTooLarge)
-	for _, n := range []int{MaxInline(4096), MaxInline(4096) + 1} {
+	for _, n := range []int{MaxInline(4096, MaxKey(4096)), MaxInline(4096, MaxKey(4096)) + 1} {
 		_, err = Put(m, &tree, bytes.Repeat([]byte{byte(n)}, MaxKey(4096)), make([]byte, n), 1)
 		require.NoError(t, err)
 	}
@@ -95,10 +95,27 @@ func TestLimitsOfKeyAndValue(t *testing.T) {
 	require.Equal(t, 2, m.inUse(), "one leaf, and one extent of one page")
 }
 
+// TestRowsOfAKilobyteShareLeaves: each took a page of its own beside its leaf, since only values of a
+// quarter of a page were inline, and the file was four times its data.
+func TestRowsOfAKilobyteShareLeaves(t *testing.T) {
+	for size, inLeaf := range map[int]int{1000: 3, 1300: 3, 1900: 2, MaxInline(4096, 8): 2} {
+		m := newMemory(4096)
+		b := NewBuilder(m)
+		const rows = 60
+		for i := range rows {
+			require.NoError(t, b.Add(number(i), make([]byte, size), 1))
+		}
+		tree, err := b.Finish()
+		require.NoError(t, err)
+		require.Equal(t, rows/inLeaf+1, m.inUse(), "leaves and a root, values of %d bytes", size)
+		m.requireSound(t, tree)
+	}
+}
+
 func TestReplacingAValueFreesItsExtent(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
-	for i, size := range []int{10_000, 5000, 10, 20, 20_000, MaxInline(4096)} {
+	for i, size := range []int{10_000, 5000, 10, 20, 20_000, MaxInline(4096, 1)} {
 		was, err := Put(m, &tree, []byte("k"), make([]byte, size), 0)
 		require.NoError(t, err)
 		require.Equal(t, i > 0, was.Found)

@@ -147,7 +147,7 @@ func (c *pageChecker) claim(from, to int) bool {
 // leaf claims cells that lie side by side in key order, as writeLeaf places them, with one call.
 func (c *pageChecker) leaf(prefix int) error {
 	b, le := c.b, binary.LittleEndian
-	maxKey, maxInline := MaxKey(len(b)), uint32(MaxInline(len(b)))
+	maxKey := MaxKey(len(b))
 	klen, info, header := int(le.Uint16(b[offShape:])), le.Uint32(b[offShape+2:]), 0
 	switch {
 	case klen == 0 && info != 0:
@@ -172,9 +172,9 @@ func (c *pageChecker) leaf(prefix int) error {
 		if klen > maxKey {
 			return c.bad("cell %d has a key of %d bytes, the limit is %d", i, klen, maxKey)
 		}
-		if (info&infoSize > maxInline) != (info&infoOverflow != 0) {
+		if most := MaxInline(len(b), klen); (int(info&infoSize) > most) != (info&infoOverflow != 0) {
 			return c.bad("cell %d has a value of %d bytes with info %#x, the limit is %d",
-				i, info&infoSize, info, maxInline)
+				i, info&infoSize, info, most)
 		}
 		end := off + header + bodySize(klen, info)
 		if end > len(b) {

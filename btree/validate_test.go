@@ -21,7 +21,8 @@ func soundLeaf(b []byte) bool {
 	for i := range n {
 		off, s := slot(b, n, i), cellPosOf(b, n, i)
 		info := infoAt(b, s)
-		if off < lo(b) || len(keyAt(b, s)) > MaxKey(len(b)) || stored(info) > MaxInline(len(b)) {
+		klen := len(keyAt(b, s))
+		if off < lo(b) || klen > MaxKey(len(b)) || stored(info) > MaxInline(len(b), klen) {
 			return false
 		}
 		for at := off; at < off+cellSize(b, off); at++ {
@@ -127,7 +128,7 @@ func TestCheckPageRejectsCellsThatShareBytes(t *testing.T) {
 // TestCheckPageEnforcesLimits of keys and values.
 func TestCheckPageEnforcesLimits(t *testing.T) {
 	for name, c := range map[string]struct{ key, value int }{
-		"key": {MaxKey(4096) + 1, 0}, "value": {16, MaxInline(4096) + 1},
+		"key": {MaxKey(4096) + 1, 0}, "value": {16, MaxInline(4096, 16) + 1},
 	} {
 		m := newMemory(4096)
 		_, b, _ := m.New(pager.KindLeaf, 0)

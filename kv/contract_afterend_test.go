@@ -495,7 +495,7 @@ func TestReadsThatMeetShutdownReturnErrClosed(t *testing.T) {
 func TestValueStaysUntilTheTransactionEnds(t *testing.T) {
 	// One page, which a deletion gives to the tree; one that a rollback gives to the next value;
 	// some pages; many.
-	for _, size := range []int{1500, 20_000, 3000, 300_000}[:racetest.Sample(4, 2)] {
+	for _, size := range []int{2500, 20_000, 6000, 300_000}[:racetest.Sample(4, 2)] {
 		value := func(b byte) []byte { return bytes.Repeat([]byte{b}, size) }
 		for name, undo := range map[string]func(tx *kv.Tx, sp kv.Savepoint) error{
 			"rollback": func(tx *kv.Tx, sp kv.Savepoint) error { return tx.RollbackTo(sp) },

@@ -225,7 +225,7 @@ func (c *evictingCache) putFifth() {
 }
 
 func evictingCaches() (all []*evictingCache) {
-	for i, size := range []int{800, 1_000, 4_000, 40_000} {
+	for i, size := range []int{800, 1_000, 1_900, 2_500, 4_000, 40_000} {
 		for j, evict := range []string{"update", "single", "range", "purge", "drop"} {
 			for k, max := range []int64{448 << 10, 1 << 20, 4 << 20, 8 << 20, 16 << 20, 64 << 20, 512 << 20} {
 				if max < 20*int64(size) || max > 16<<20 && (testing.Short() || size < 4_000 || j != k%5) {
@@ -253,7 +253,7 @@ func evictingCaches() (all []*evictingCache) {
 func TestACacheIsNeverRefusedTwice(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for i, c := range evictingCaches() {
-		if i%racetest.Sample(8, 16) != 0 { // all of them take minutes
+		if i%racetest.Sample(12, 24) != 0 { // all of them take minutes
 			continue
 		}
 		t.Run(c.String(), func(t *testing.T) {

@@ -227,7 +227,7 @@ func TestErrNoSpaceNamesItsBound(t *testing.T) {
 // TestDeletesWorkAtTheBound fills a bounded store until it is full, empties it, and fills it again.
 func TestDeletesWorkAtTheBound(t *testing.T) {
 	racetest.OneGoroutine(t)
-	for _, size := range []int{900, 2000} { // in the page, and in extents
+	for _, size := range []int{900, 3000} { // in the page, and in extents
 		t.Run(fmt.Sprint(size), func(t *testing.T) { fillAndEmpty(t, make([]byte, size)) })
 	}
 }

@@ -222,7 +222,8 @@ func TestFilesOfOtherVersionsAreErrVersion(t *testing.T) {
 		change      func(b []byte)
 	}{
 		{"earlier-version.hex", "a store of format version 1, 4 KiB pages", func(b []byte) { b[offVersion] = 1 }},
-		{"next-version.hex", "a store of format version 4, 4 KiB pages", func(b []byte) { b[offVersion] = FormatVersion + 1 }},
+		{"next-version.hex", "a store of format version 5, 4 KiB pages",
+			func(b []byte) { b[offVersion] = FormatVersion + 1 }},
 		{"unknown-feature.hex", "a store that requires feature 2^63", func(b []byte) { b[offRequired+7] = 0x80 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -18,7 +18,7 @@ var (
 )
 
 // FormatVersion is the version this code writes, and the only one it reads.
-const FormatVersion = 3
+const FormatVersion = 4
 
 // magic is at offset 24 of both meta pages.
 var magic = [8]byte{'E', 'b', 'b', ' ', 'k', 'v', '\r', '\n'}

@@ -294,7 +294,7 @@ func TestLeavesGivenUpOnADiskThatIsStillFull(t *testing.T) {
 		_, err := tx.DeleteRange(9, nil, nil)
 		require.NoError(t, err)
 	})
-	putRows(t, s, 9, "key", 900, tree.MaxInline(4096)+1)
+	putRows(t, s, 9, "key", 900, tree.MaxInline(4096, 0)+1)
 	disk.SetCapacity(disk.Used())
 	again := openStillFull(t, disk, o)
 	view(t, again, func(tx *Tx) { require.EqualValues(t, 900, tx.Rows(9)) })

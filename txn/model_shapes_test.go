@@ -64,9 +64,10 @@ func (p *shapes) change() Change {
 	}
 	c.Value = make([]byte, p.size)
 	if len(c.Key) == tree.MaxKey(4096) {
-		c.Value = make([]byte, tree.MaxInline(4096))
+		c.Value = make([]byte, tree.MaxInline(4096, len(c.Key)))
 	} else if p.rnd.IntN(4*p.odd) == 0 {
-		c.Value = make([]byte, []int{0, 1, p.size + 1, p.rnd.IntN(200), tree.MaxInline(4096), tree.MaxInline(4096) + 1, 9000}[p.rnd.IntN(7)])
+		most := tree.MaxInline(4096, len(c.Key))
+		c.Value = make([]byte, []int{0, 1, p.size + 1, p.rnd.IntN(200), most, most + 1, 9000}[p.rnd.IntN(7)])
 		c.Tag = int64(p.rnd.IntN(3))
 	}
 	for i := range c.Value {

@@ -182,7 +182,7 @@ func endedLeavesTheNextAlone(t *testing.T, s *Store, ended *Tx, sp Savepoint, ol
 	<-began
 	rows := make([]Change, 20)
 	for i := range rows {
-		rows[i] = Change{Key: []byte{byte(i)}, Value: make([]byte, 2000)}
+		rows[i] = Change{Key: []byte{byte(i)}, Value: make([]byte, 2500)}
 	}
 	ended.SetDurability(NoSync)
 	ended.SetMark(77)

@@ -128,14 +128,14 @@ func (w *writer) applyParallel(
 		h.startWorkers(count)
 	}
 	h.applied = false
-	size, longest, puts := 0, 0, false
+	size, extents, puts := 0, false, false
 	for i := range changes {
 		c := &changes[i]
 		size += len(c.Key) + len(c.Value)
-		longest = max(longest, len(c.Value))
+		extents = extents || len(c.Value) > tree.MaxInline(w.PageSize(), len(c.Key))
 		puts = puts || !c.Delete
 	}
-	if longest > tree.MaxInline(w.PageSize()) || w.ensureTxnBytes(size) != nil {
+	if extents || w.ensureTxnBytes(size) != nil {
 		return nil, false, nil
 	}
 	if puts {

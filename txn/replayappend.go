@@ -70,7 +70,8 @@ func (g *ascendingRun) collect(b *replayBuffer, order []uint32, pageSize int) (f
 
 // add adds a put if key and value fit into a leaf.
 func (g *ascendingRun) add(c Change, pageSize int) {
-	g.ended = len(c.Key) == 0 || len(c.Key) > tree.MaxKey(pageSize) || len(c.Value) > tree.MaxInline(pageSize)
+	g.ended = len(c.Key) == 0 || len(c.Key) > tree.MaxKey(pageSize) ||
+		len(c.Value) > tree.MaxInline(pageSize, len(c.Key))
 	if !g.ended {
 		g.puts = append(g.puts, c)
 	}

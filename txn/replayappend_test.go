@@ -76,7 +76,7 @@ func (m ascendingModel) change(t *testing.T, tx *Tx, rnd *rand.Rand) {
 			put(key(rnd.IntN(9000)), make([]byte, size()), int64(rnd.IntN(2)))
 		}
 	case n < 13: // a value that has a page, or an extent, to itself
-		put(key(rnd.IntN(9000)), make([]byte, tree.MaxInline(DefaultPageSize)+rnd.IntN(3)-1), 3)
+		put(key(rnd.IntN(9000)), make([]byte, tree.MaxInline(DefaultPageSize, len(key(0)))+rnd.IntN(3)-1), 3)
 	case n < 14:
 		put(slices.Concat(key(rnd.IntN(9000)), make([]byte, 500)), nil, 0)
 	case len(rows) == 0:

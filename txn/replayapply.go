@@ -150,7 +150,7 @@ func (w *writer) apply(r redo) error {
 	case opPut, opPutTag:
 		_, err = w.put(r.id, r.key, r.value, r.tag)
 	case opPutNamed:
-		if r.size <= tree.MaxInline(w.PageSize()) {
+		if r.size <= tree.MaxInline(w.PageSize(), len(r.key)) {
 			return fmt.Errorf("%w: a named value of %d bytes", errBadRedo, r.size)
 		}
 		err = w.putLogRef(r)

@@ -63,7 +63,7 @@ func (tx *Tx) CanSubmitLog(last []Run) bool {
 		len(w.savepoints) > 0 || tx.s.o.MaxBytes > 0 {
 		return false
 	}
-	changes, bytes, longest := 0, 0, 0
+	changes, bytes, extents := 0, 0, false
 	for _, r := range last {
 		if _, ok := w.trees.get(r.Tree); !ok {
 			return false // Apply returns the error
@@ -75,11 +75,11 @@ func (tx *Tx) CanSubmitLog(last []Run) bool {
 				return false // it depends on the row that it finds
 			}
 			bytes += len(c.Key) + len(c.Value)
-			longest = max(longest, len(c.Value))
+			extents = extents || len(c.Value) > tree.MaxInline(w.PageSize(), len(c.Key))
 		}
 	}
 	if changes < tx.s.o.SubmitFrom || w.bytes()+int64(bytes) > maxSubmitBytes ||
-		w.bytes()+2*int64(bytes) > tx.s.o.MaxTxnBytes || longest > tree.MaxInline(w.PageSize()) {
+		w.bytes()+2*int64(bytes) > tx.s.o.MaxTxnBytes || extents {
 		return false
 	}
 	const perChange = 32 // bound on the redo of an operation without its key and value

@@ -22,7 +22,7 @@ func TestRunsThatCanBeSubmittedEarly(t *testing.T) {
 		r := Run{Tree: 9, Changes: make([]Change, changes)}
 		for i := range r.Changes {
 			r.Changes[i].Key = []byte{1}
-			n := min(bytes, tree.MaxInline(4096))
+			n := min(bytes, tree.MaxInline(4096, 1))
 			r.Changes[i].Value = make([]byte, n)
 			bytes -= n
 		}
@@ -79,7 +79,7 @@ func TestLargeRowsAmongSmallOnesHaveTheirPages(t *testing.T) {
 		for i := range changes {
 			key := make([]byte, tree.MaxKey(pageSize))
 			binary.BigEndian.PutUint64(key, uint64(i*rows+rows/2))
-			changes[i] = Change{Key: key, Value: make([]byte, tree.MaxInline(pageSize))}
+			changes[i] = Change{Key: key, Value: make([]byte, tree.MaxInline(pageSize, len(key)))}
 			bytes += len(key) + len(changes[i].Value)
 		}
 		require.Less(t, bytes, maxSubmitBytes)

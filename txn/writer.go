@@ -120,7 +120,7 @@ const leastChanged = 256
 // copyValue returns a copy of a small value that stays valid until the transaction ends. Large values
 // are in extents: see Tx.Extent.
 func (w *writer) copyValue(b []byte) []byte {
-	if len(b) > tree.MaxInline(w.PageSize()) {
+	if len(b) > tree.MaxInline(w.PageSize(), 0) {
 		return b
 	}
 	if len(b) == 0 {
