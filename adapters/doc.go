@@ -3,6 +3,7 @@
 //	certstore    certmagic: certificates, keys and locks
 //	ethstore     go-ethereum: the key-value store below its chain database
 //	fiberstore   Fiber: storage of sessions, limiter and cache
+//	gokvstore    gokv: values of any type under string keys
 //	ratecounter  httprate: counters of a rate limiter
 //	raftstore    hashicorp/raft: log and stable state
 //	scsstore     scs: HTTP sessions

@@ -10,6 +10,9 @@ require (
 	github.com/go-chi/httprate v0.16.1
 	github.com/gofiber/fiber/v3 v3.1.0
 	github.com/hashicorp/raft v1.8.0
+	github.com/philippgille/gokv v0.7.0
+	github.com/philippgille/gokv/encoding v0.7.0
+	github.com/philippgille/gokv/test v0.7.0
 	github.com/stretchr/testify v1.12.1
 )
 
@@ -18,6 +21,7 @@ require (
 	github.com/caddyserver/zerossl v0.1.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/fatih/color v1.16.0 // indirect
+	github.com/go-test/deep v1.1.0 // indirect
 	github.com/gofiber/schema v1.7.0 // indirect
 	github.com/gofiber/utils/v2 v2.0.2 // indirect
 	github.com/google/btree v1.1.3 // indirect
