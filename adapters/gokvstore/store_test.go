@@ -24,7 +24,8 @@ func open(t *testing.T, codec encoding.Codec) (*kv.DB, *gokvstore.Store) {
 
 // TestTheSuiteOfGokv runs the tests that gokv has for its own stores.
 func TestTheSuiteOfGokv(t *testing.T) {
-	for name, codec := range map[string]encoding.Codec{"default": nil, "json": encoding.JSON, "gob": encoding.Gob} {
+	codecs := map[string]encoding.Codec{"default": nil, "json": encoding.JSON, "gob": encoding.Gob}
+	for name, codec := range codecs {
 		t.Run(name, func(t *testing.T) {
 			_, s := open(t, codec)
 			t.Run("store", func(t *testing.T) { gokvtest.TestStore(s, t) })
