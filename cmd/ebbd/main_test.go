@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -22,6 +23,10 @@ import (
 func TestMain(m *testing.M) {
 	if args := os.Getenv("EBBD_TEST_ARGS"); args != "" {
 		os.Args = append(os.Args[:1], strings.Split(args, "\n")...)
+		go func() { // a test that ends early leaves no server behind
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(3)
+		}()
 		main()
 	}
 	os.Exit(m.Run())
@@ -42,6 +47,8 @@ func startProcess(t testing.TB, args ...string) *process {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "EBBD_TEST_ARGS="+strings.Join(args, "\n"))
 	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	_, err = cmd.StdinPipe() // open until this process ends, or Wait
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	p := &process{cmd: cmd, rest: &bytes.Buffer{}, read: make(chan struct{})}
