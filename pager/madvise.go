@@ -32,7 +32,7 @@ func (f *mainFile) dropFromPageCache(runs []pageRange) {
 	for _, r := range runs {
 		// A run that crosses two views stays.
 		if b, err := f.inFile(r.from, int(r.to-r.from)*f.pageSize); err == nil {
-			f.file.LetGo(b)
+			f.file.DontNeed(b)
 		}
 	}
 }

@@ -14,7 +14,7 @@ type evictionFile struct {
 	parts []int
 }
 
-func (f *evictionFile) LetGo(part []byte) { f.parts = append(f.parts, len(part)) }
+func (f *evictionFile) DontNeed(part []byte) { f.parts = append(f.parts, len(part)) }
 
 type unthrottled struct{}
 

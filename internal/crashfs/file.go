@@ -406,7 +406,7 @@ func (f *file) sync(kind Kind) error {
 
 func (f *file) Map(int64, int64) ([]byte, error) { return nil, vfs.ErrNoMap }
 func (f *file) Unmap([]byte) error               { return fs.ErrInvalid }
-func (f *file) LetGo([]byte)                     {}
+func (f *file) DontNeed([]byte)                  {}
 func (f *file) ReadAhead([]byte)                 {}
 func (f *file) Resident([]byte) bool             { return false }
 

@@ -39,9 +39,9 @@ func TestCacheAheadHoldsWholeHugePages(t *testing.T) {
 	require.NoError(t, f.Unmap(view))
 }
 
-// TestLetGoGivesMemoryBack looks at how much of the file the process holds, before and after, and
+// TestDontNeedGivesMemoryBack looks at how much of the file the process holds, before and after, and
 // when it has read it once more.
-func TestLetGoGivesMemoryBack(t *testing.T) {
+func TestDontNeedGivesMemoryBack(t *testing.T) {
 	if !canMap {
 		t.Skip("no maps on 32 bits")
 	}
@@ -62,7 +62,7 @@ func TestLetGoGivesMemoryBack(t *testing.T) {
 	want := sum()
 	all := heldBytes(t)
 	require.Greater(t, all, before+size*3/4)
-	f.LetGo(view[1 : size/2])
+	f.DontNeed(view[1 : size/2])
 	require.Less(t, heldBytes(t), all-size/4)
 	require.Equal(t, want, sum())
 	require.Greater(t, heldBytes(t), before+size*3/4)

@@ -386,7 +386,7 @@ func (f *memFile) SyncData() error { return f.check("sync", false, 0) }
 
 func (f *memFile) Map(int64, int64) ([]byte, error) { return nil, ErrNoMap }
 func (f *memFile) Unmap([]byte) error               { return fs.ErrInvalid }
-func (f *memFile) LetGo([]byte)                     {}
+func (f *memFile) DontNeed([]byte)                  {}
 func (f *memFile) ReadAhead([]byte)                 {}
 func (f *memFile) Resident([]byte) bool             { return false }
 

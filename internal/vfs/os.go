@@ -320,7 +320,7 @@ func (f *osFile) Map(off, n int64) ([]byte, error) {
 const mapAlign = 64 << 10
 
 func (f *osFile) Unmap(b []byte) error { return unmapFile(b) }
-func (f *osFile) LetGo(part []byte)    { dropPages(part) }
+func (f *osFile) DontNeed(part []byte) { dropPages(part) }
 
 func (f *osFile) ReadAhead(part []byte)     { readAhead(part) }
 func (f *osFile) Resident(part []byte) bool { return resident(part) }

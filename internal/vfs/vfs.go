@@ -130,9 +130,9 @@ type File interface {
 	// Resident reports whether the system holds the memory pages of a part of a view: to touch them
 	// waits for no disk. False also where the system does not say.
 	Resident(part []byte) bool
-	// LetGo says that a part of a view will not be read soon: the process may drop the memory that
+	// DontNeed says that a part of a view will not be read soon: the process may drop the memory that
 	// maps it. Nothing else changes: a later read finds the file's bytes, as before.
-	LetGo(part []byte)
+	DontNeed(part []byte)
 	// Lock takes an advisory lock on the whole file without waiting: ErrLocked if someone else, in
 	// this process or another, holds one that conflicts. The lock ends with Close.
 	Lock(exclusive bool) error

@@ -17,7 +17,7 @@ func TestEveryMutantFitsTheCode(t *testing.T) {
 			t.Errorf("%s: %v", m, err)
 		}
 		if seen[m.String()] || m.old == m.new || len(suitesOf(m)) == 0 {
-			t.Errorf("%s: twice, or no change, or nobody judges it", m)
+			t.Errorf("%s: twice, or no change, or no test judges it", m)
 		}
 		seen[m.String()] = true
 	}

@@ -3,7 +3,7 @@ package main
 // storeMutants are mistakes in transactions, checkpoints and recovery.
 var storeMutants = []mutant{
 	{"check", "a_log_of_another_store_keeps_no_store_closed", "txn/recover.go", `	if err := otherStoreLog(s.path, newest, found); err != nil {`, `	if err := otherStoreLog(s.path, newest, found); err != nil && false {`},
-	{"check", "damage_looks_like_an_older_main_file", "txn/mixed.go", `	if !found.Absent(wal.LSN(newest.LogStart)) {
+	{"check", "damage_looks_like_an_older_main_file", "txn/foreignlog.go", `	if !found.Absent(wal.LSN(newest.LogStart)) {
 		return nil
 	}
 `, ``},
@@ -135,7 +135,7 @@ var storeMutants = []mutant{
 	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go",
 		`	w.s.pg.Alloc.ReleaseReplay(w.leafRunPages)
 `, ``},
-	{"room", "a_log_has_no_bound", "txn/spare.go", `	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.Alloc.FileBytes()) - s.segment)`, ``},
+	{"room", "a_log_has_no_bound", "txn/spacewait.go", `	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.Alloc.FileBytes()) - s.segment)`, ``},
 	{"room", "the_log_of_rolled_back_transactions_stays", "txn/checkpoint.go", `(k.s.head.serial != k.capturedSer || k.s.log.Volume() > k.logSince.Load())`, `k.s.head.serial != k.capturedSer`},
 	{"room", "deletes_grow_the_file_before_they_fill_holes", "pager/alloc.go", `	if pastBound || NoSpace(err) {`, `	if purpose == ForPut && pastBound || NoSpace(err) {`},
 	{"room", "a_bulk_load_has_no_checkpoint_before", "txn/bulk.go", `!s.wantsCheckpoint() && !s.mayFree()`, `!s.wantsCheckpoint()`},
@@ -145,13 +145,13 @@ var storeMutants = []mutant{
 	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := a.reserve(n, false, how.Purpose); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/reservation.go", `		if reserved <= pages {`, `		if true {`},
 	{"room", "the_file_grows_past_its_directory", "pager/reservation.go", `	if most := a.MostPages(); pages > most {`, `	if most := a.MostPages(); false {`},
-	{"room", "nobody_waits_for_freed_space", "txn/spare.go", `	return gain >= few && freed > spare`, `	return false`},
-	{"room", "a_refused_put_is_forgotten", "txn/spare.go", `	s.refusal.pages, s.refusal.waiting = max(s.pg.Alloc.Spare(), 0)+missing, true`, ``},
+	{"room", "freed_space_is_not_waited_for", "txn/spacewait.go", `	return gain >= few && freed > spare`, `	return false`},
+	{"room", "a_refused_put_is_forgotten", "txn/spacewait.go", `	s.refusal.pages, s.refusal.waiting = max(s.pg.Alloc.Spare(), 0)+missing, true`, ``},
 	{"room", "deletes_are_no_reason_to_fit", "txn/commit.go", `		s.refusal.shrunk = s.refusal.pages > 0`, ``},
-	{"room", "dropped_trees_are_no_space", "txn/spare.go", `		gain = max(gain, few)`, `		gain = max(gain, 0)`},
-	{"room", "snapshots_are_waited_for", "txn/spare.go", `max(int64(q.pg.Alloc.Unfree())-q.pinnedPages, 0)`, `int64(q.pg.Alloc.Unfree())`},
-	{"room", "nothing_is_lent_until_the_checkpoint", "txn/spare.go", `max(s.logShare()-loan, s.log.Bytes()+s.segment)`, `max(s.logShare(), s.log.Bytes()+s.segment)`},
-	{"room", "a_loan_is_lost_to_what_is_gained", "txn/spare.go", `		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.Alloc.MaxBytes()) / int64(s.pg.PageSize())`, ``},
+	{"room", "dropped_trees_are_no_space", "txn/spacewait.go", `		gain = max(gain, few)`, `		gain = max(gain, 0)`},
+	{"room", "snapshots_are_waited_for", "txn/spacewait.go", `max(int64(q.pg.Alloc.Unfree())-q.pinnedPages, 0)`, `int64(q.pg.Alloc.Unfree())`},
+	{"room", "nothing_is_lent_until_the_checkpoint", "txn/spacewait.go", `max(s.logShare()-loan, s.log.Bytes()+s.segment)`, `max(s.logShare(), s.log.Bytes()+s.segment)`},
+	{"room", "a_loan_is_lost_to_what_is_gained", "txn/spacewait.go", `		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.Alloc.MaxBytes()) / int64(s.pg.PageSize())`, ``},
 	{"room", "a_parallel_apply_of_deletes_is_bound", "txn/parallel.go", `		defer w.usePurpose(pager.ForDelete)()`, ``},
 	{"room", "large_pages_have_no_more_rows_of_the_table", "txn/treetable.go", `w.PageSize() / pager.MinPageSize * minTreeTableRows`, `1 * minTreeTableRows`},
 	{"room", "a_batch_that_is_foretold_is_of_one_tree", "txn/writeahead.go", `len(w.changed)+len(last)`, `len(w.changed)+1`},

@@ -4,7 +4,7 @@ package main
 var logMutants = []mutant{
 	{"check", "a_later_segment_is_asked_for_its_note_alone", "wal/reader.go", `		if j >= len(f.segments)-f.emptyTail {`, `		if j >= len(f.segments)-f.emptyTail || true {`},
 	{"check", "a_broken_chain_is_whole_when_it_is_asked_again", "wal/scan.go", `			f.links[i] = bad`, `			f.links[i] = nil`},
-	{"order", "nobody_is_asked_for_room", "wal/preallocate.go", `errors.Is(err, vfs.ErrNoSpace) && p.opts.FreeSpace() {`, `errors.Is(err, vfs.ErrNoSpace) && false {`},
+	{"order", "no_space_is_asked_for", "wal/preallocate.go", `errors.Is(err, vfs.ErrNoSpace) && p.opts.FreeSpace() {`, `errors.Is(err, vfs.ErrNoSpace) && false {`},
 	{"order", "others_are_asked_for_room_that_the_disk_has", "wal/preallocate.go", `	if most == 0 && p.opts.FreeSpace`, `	if p.opts.FreeSpace`},
 	{"sync", "a_group_is_not_synced", "wal/groupwrite.go", `	if err := r.seg.file.SyncData(); err != nil {
 		return writeComplete, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
@@ -77,7 +77,7 @@ var logMutants = []mutant{
 	{"ack", "follower_of_a_failed_group_is_told_nil", "wal/groupcommit.go", `			w.err = err
 			*last`, `			_ = err
 			*last`},
-	{"ack", "failed_is_said_where_nobody_knows", "wal/groupcommit.go", `	case end > s.maxSubmitted:`, `	case true:`},
+	{"ack", "failed_where_the_fate_is_unknown", "wal/groupcommit.go", `	case end > s.maxSubmitted:`, `	case true:`},
 	{"check", "checksum_of_a_record_is_not_looked_at", "wal/record.go", `xxhash.Sum64(b[recSalt:end]); got != want {`, `xxhash.Sum64(b[recSalt:end]); got != want && false {`},
 	{"check", "salt_of_a_record_is_not_looked_at", "wal/record.go", `binary.LittleEndian.Uint64(b[recSalt:]); got != salt {`, `binary.LittleEndian.Uint64(b[recSalt:]); got != salt && false {`},
 	{"check", "place_of_a_record_is_not_looked_at", "wal/record.go", `binary.LittleEndian.Uint64(b[recLSN:]); got != uint64(lsn) {`, `binary.LittleEndian.Uint64(b[recLSN:]); got != uint64(lsn) && false {`},

@@ -316,9 +316,9 @@ func views(t *testing.T, fsys vfs.FS, dir string) {
 	second, err := f.Map(64<<10, 64<<10)
 	require.NoError(t, err)
 	require.Equal(t, make([]byte, 64<<10), second)
-	f.LetGo(view[1 : len(view)-1])
-	f.LetGo(view[3:3])
-	f.LetGo(view[3:9])
+	f.DontNeed(view[1 : len(view)-1])
+	f.DontNeed(view[3:3])
+	f.DontNeed(view[3:9])
 	f.ReadAhead(view[1 : len(view)-1])
 	f.ReadAhead(view[3:3])
 	if f.Resident(view[:200<<10]) { // False says nothing.
