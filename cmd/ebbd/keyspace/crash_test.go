@@ -94,7 +94,7 @@ func (s *testStore) turn(r *rand.Rand) {
 			tx.SetDurability(kv.NoSync)
 		}
 		if r.IntN(3) == 0 {
-			if _, _, err := s.Purge(tx, 10); err != nil {
+			if _, _, err := s.Purge(tx, 10, false); err != nil {
 				return err
 			}
 		}

@@ -47,7 +47,7 @@ func (s *testStore) settle() {
 	s.t.Helper()
 	for more := true; more; {
 		require.NoError(s.t, s.db.Update(func(tx *kv.Tx) error {
-			_, due, err := s.Purge(tx, 100)
+			_, due, err := s.Purge(tx, 100, false)
 			if err != nil {
 				return err
 			}

@@ -151,9 +151,10 @@ func (st *Store) Pending(tx *kv.Tx) (bool, error) {
 }
 
 // Purge deletes up to limit keys and fields of all databases that are due, and retires the
-// collections among them, in one transaction. more says that others are due.
-func (st *Store) Purge(tx *kv.Tx, limit int) (purged int64, more bool, err error) {
-	r, err := tx.PurgeExpired(nil, kv.PurgeOptions{Limit: limit})
+// collections among them, in one transaction. more says that others are due. After a jump of the
+// clock it deletes nothing without force.
+func (st *Store) Purge(tx *kv.Tx, limit int, force bool) (purged int64, more bool, err error) {
+	r, err := tx.PurgeExpired(nil, kv.PurgeOptions{Limit: limit, Force: force})
 	if errors.Is(err, kv.ErrClockJump) {
 		return 0, false, nil
 	}

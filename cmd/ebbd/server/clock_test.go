@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -52,9 +53,14 @@ func TestExpirySurvivesRestartsAndClockSteps(t *testing.T) {
 }
 
 // TestAClockThatJumpsWhileTheServerRuns: what a clock that is set forward hides is not deleted, and is
-// there again when the clock is right; a restart confirms the new time. A clock that is set back by
+// there again when the clock is right; a restart or a command confirms the new time. A clock that is set back by
 // seconds makes time stand still.
 func TestAClockThatJumpsWhileTheServerRuns(t *testing.T) {
+	t.Run("restart", func(t *testing.T) { jumpingClock(t, false) })
+	t.Run("accepted", func(t *testing.T) { jumpingClock(t, true) })
+}
+
+func jumpingClock(t *testing.T, accept bool) {
 	clock, uptime := newClock(), &fakeClock{}
 	disk := crashfs.New(crashfs.Options{})
 	open := func() *testServer {
@@ -77,7 +83,7 @@ func TestAClockThatJumpsWhileTheServerRuns(t *testing.T) {
 	clock.advance(2 * time.Hour)
 	steps(t, c, clock, [][2]string{{"GET k", "nil"}, {"DBSIZE", "0"}, {"SET new v", "OK"}}...)
 	require.NoError(t, s.exec.do(func(tx *kv.Tx) error {
-		purged, more, err := s.store.Purge(tx, purgeStep)
+		purged, more, err := s.store.Purge(tx, purgeStep, false)
 		require.Zero(t, purged)
 		require.False(t, more)
 		return err
@@ -92,9 +98,16 @@ func TestAClockThatJumpsWhileTheServerRuns(t *testing.T) {
 	require.Equal(t, "3599000", c.line("PTTL k"))
 	clock.advance(2*time.Hour + 30*time.Second)
 	require.Equal(t, "nil", c.line("GET k"))
-	s.shutdown()
-	s = open()
-	c = s.client()
+	require.Contains(t, c.line("INFO ebb"), "ebb_clock_jumped:1")
+	if accept {
+		require.Equal(t, "OK", c.line("DEBUG ACCEPT-CLOCK"))
+		require.Eventually(t, func() bool { return strings.Contains(c.line("INFO stats"), "expired_keys:2") },
+			20*time.Second, 10*time.Millisecond)
+	} else {
+		s.shutdown()
+		s = open()
+		c = s.client()
+	}
 	require.Equal(t, "1", c.line("DBSIZE"))
 	s.settle()
 	require.Contains(t, c.line("INFO ebb"), "ebb_clock_jumped:0")

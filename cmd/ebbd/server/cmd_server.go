@@ -201,9 +201,12 @@ func debugCommand(r *request) error {
 			)
 		}
 		time.Sleep(time.Duration(seconds * float64(time.Second)))
+	case sub == "ACCEPT-CLOCK" && len(r.args) == 2:
+		r.s.acceptClock.Store(true)
 	case sub == "SET-ACTIVE-EXPIRE" && len(r.args) == 3, sub == "JMAP":
 	case sub == "HELP":
-		return help(r, "SLEEP <seconds>", "SET-ACTIVE-EXPIRE <0|1>: accepted, without an effect")
+		return help(r, "ACCEPT-CLOCK: after a jump, expired rows are deleted by the present time",
+			"SLEEP <seconds>", "SET-ACTIVE-EXPIRE <0|1>: accepted, without an effect")
 	default:
 		return errSubcommand(r)
 	}

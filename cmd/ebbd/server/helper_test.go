@@ -100,7 +100,7 @@ func (s *testServer) settle() {
 	s.t.Helper()
 	for pending := true; pending; {
 		require.NoError(s.t, s.exec.do(func(tx *kv.Tx) (err error) {
-			if _, _, err = s.store.Purge(tx, purgeStep); err != nil {
+			if _, _, err = s.store.Purge(tx, purgeStep, false); err != nil {
 				return err
 			}
 			_, err = s.store.Reclaim(tx)

@@ -68,6 +68,8 @@ type Server struct {
 	stats   statistics
 	config  settings
 
+	acceptClock atomic.Bool // the next deletion of expired rows takes the time of the clock as right
+
 	changes   atomic.Int64 // modified keys since start, or the last save
 	dirty     atomic.Bool  // commits that are not synced
 	lastSave  atomic.Int64 // s

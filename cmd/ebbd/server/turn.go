@@ -276,8 +276,9 @@ func (e *executor) maintain() {
 		s.store.Turn(tx)
 		defer func() { purged = s.store.TakeExpired() }()
 		e.urgent = true
+		force := s.acceptClock.Swap(false)
 		for began := time.Now(); e.urgent && time.Since(began) < purgeTime; {
-			if _, e.urgent, err = s.store.Purge(tx, purgeStep); err != nil {
+			if _, e.urgent, err = s.store.Purge(tx, purgeStep, force); err != nil {
 				return err
 			}
 		}
