@@ -46,10 +46,13 @@ type app struct {
 // one write per row.
 type output struct {
 	*bufio.Writer
-	colours bool // it is a terminal that shows them
+	terminal bool
+	colours  bool // the terminal shows them
 }
 
-func newOutput(w io.Writer) *output { return &output{bufio.NewWriterSize(w, 64<<10), showsColour(w)} }
+func newOutput(w io.Writer) *output {
+	return &output{bufio.NewWriterSize(w, 64<<10), isTerminal(w), showsColour(w)}
+}
 
 // paint is text in a colour, on a terminal.
 func (o *output) paint(colour int, text string) string { return painted(o.colours, colour, text) }

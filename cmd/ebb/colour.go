@@ -19,8 +19,12 @@ const (
 // showsColour reports whether w is a terminal that is to show colours. A pipe or a file is not, nor
 // is a terminal if NO_COLOR is set and not empty (https://no-color.org) or TERM is dumb.
 func showsColour(w io.Writer) bool {
+	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // painted is text in a colour, if colours are shown.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,8 @@ func (a *app) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get STORE KEY",
 		Short: "Print the value of a key, byte for byte",
-		Long: `Get prints the value of a key, byte for byte. With --json the answer names the expiry of
+		Long: `Get prints the value of a key, byte for byte; on a terminal as lines of text, with escapes
+for what is no text. With --json the answer names the expiry of
 a key that has one, and a value that is no UTF-8, or of 1 MiB and more, is in base64 under the name
 value_base64.
 
@@ -40,6 +42,9 @@ With --ttl what is left of the key's life goes to standard error, as the command
 					if withTTL {
 						fmt.Fprintln(a.stderr, l)
 					}
+					if a.out.terminal {
+						return a.printText(value)
+					}
 					_, err := a.out.Write(value)
 					return err
 				}
@@ -54,4 +59,19 @@ With --ttl what is left of the key's life goes to standard error, as the command
 	}
 	cmd.Flags().BoolVar(&withTTL, "ttl", false, "print what is left of the key's life on standard error")
 	return cmd
+}
+
+// printText prints a value on a terminal, which no byte of it controls. The last line ends, too.
+func (a *app) printText(value []byte) error {
+	for b := value; len(b) > 0; {
+		n := wholeRunes(b, pieceSize)
+		if _, err := a.out.WriteString(printable(string(b[:n]), "\n\t")); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	if bytes.HasSuffix(value, []byte("\n")) {
+		return nil
+	}
+	return a.out.WriteByte('\n')
 }

@@ -221,3 +221,16 @@ func TestShellOnATerminalOfUnknownSize(t *testing.T) {
 	y.enter("\x04")
 	require.NoError(t, y.command.Wait())
 }
+
+// TestAValueOnATerminalIsALine: the prompt stood behind it, and its bytes could move the cursor. In a
+// pipe it is what was put, which the other tests hold.
+func TestAValueOnATerminalIsALine(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "a", "hello")
+	good(t, "put", s, "b", "two\n\x1b[2Jlines\n")
+	for key, want := range map[string]string{"a": "hello\r\n", "b": "two\r\n\\x1b[2Jlines\r\n"} {
+		y := startTyping(t, nil, "get", s, key)
+		y.expect(want)
+		require.NoError(t, y.command.Wait())
+	}
+}
