@@ -2,12 +2,63 @@ package kv_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log"
 	"time"
 
 	"github.com/ebbkv/ebb/kv"
 )
+
+// A key that expired is absent from its millisecond on. The clock is set here, so that no time passes.
+func ExampleDB_PutTTL() {
+	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	db, err := kv.OpenMemory(&kv.Options{Clock: func() time.Time { return now }})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	if err := db.PutTTL([]byte("code"), []byte("4711"), 10*time.Minute); err != nil {
+		log.Fatal(err)
+	}
+	now = now.Add(9 * time.Minute)
+	left, err := db.TTL([]byte("code"))
+	fmt.Println(left, err)
+	if err := db.Expire([]byte("code"), 2*time.Minute); err != nil { // the value stays
+		log.Fatal(err)
+	}
+	now = now.Add(2 * time.Minute)
+	_, err = db.Get([]byte("code"))
+	fmt.Println(errors.Is(err, kv.ErrNotFound))
+	// Output:
+	// 1m0s <nil>
+	// true
+}
+
+// A family has its own keys, and may give each of them a ttl: here what is put in it lives for a day.
+func ExampleDB_CreateCF() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	if err := db.CreateCF("drafts", kv.CFOptions{DefaultTTL: 24 * time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+	drafts := db.CF("drafts")
+	if err := drafts.Put([]byte("letter"), []byte("Dear Ann")); err != nil {
+		log.Fatal(err)
+	}
+	left, err := drafts.TTL([]byte("letter"))
+	fmt.Println(left.Round(time.Hour), err)
+	has, err := db.Has([]byte("letter")) // of the family "default"
+	fmt.Println(has, err)
+	// Output:
+	// 24h0m0s <nil>
+	// false <nil>
+}
 
 // A session lives for half an hour after its last use: one step reads it and keeps it alive.
 func ExampleDB_GetAndExpire() {
