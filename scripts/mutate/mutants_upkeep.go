@@ -32,6 +32,14 @@ var upkeepMutants = []mutant{
 `, ``,
 	},
 	{
+		"order", "checkpoints_of_a_compaction_punch", "txn/checkpoint.go",
+		`err == nil && len(k.compacting) == 0 {`, `err == nil {`,
+	},
+	{
+		"check", "a_restore_believes_the_page_count", "txn/restore.go",
+		`	m.Pages = min(m.Pages, end)`, `	m.Pages = min(m.Pages, m.Pages+end)`,
+	},
+	{
 		"order", "a_compaction_cannot_be_cancelled", "txn/compactonline.go",
 		`	for !r.done {
 		if err := contextErr(c.ctx); err != nil {`, `	for !r.done {
@@ -80,6 +88,8 @@ var killers = map[string]suite{
 	"joined_pages_lose_their_separator":       {"btree", "^TestFillLeavesNoNeighboursThatFit$"},
 	"a_fill_pass_hides_a_wrong_count":         {"btree", "^TestFillOfDamage$"},
 	"a_compaction_leaves_its_ceiling":         {"txn", "^TestCompactIsCancelledBetweenSteps$"},
+	"checkpoints_of_a_compaction_punch":       {"txn", "^TestCompactPunchesOnlyAtItsEnd$"},
+	"a_restore_believes_the_page_count":       {"txn", "^TestMemoryOfRestoreIsBoundByTheStream$"},
 	"a_compaction_cannot_be_cancelled":        {"txn", "^TestCompactIsCancelledBetweenSteps$"},
 	"a_backup_keeps_no_pages":                 {"txn", "^TestBackupBesideCommits$"},
 	"an_increment_on_the_backup_of_a_twin":    {"txn", "^TestIncrementsOfAnotherHistoryAreRefused$"},
