@@ -32,6 +32,16 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 			require.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), "%q", line)
 		}
 	}
+	for _, g := range groups {
+		for _, name := range g.commands {
+			cmd, _, err := a.rootCommand().Find([]string{name})
+			require.NoError(t, err)
+			require.Equal(t, g.title, cmd.GroupID, "ebb %s", name)
+		}
+	}
+	for _, cmd := range names {
+		require.True(t, cmd.GroupID != "" || cmd.Name() == "version", "ebb %s is in no group", cmd.Name())
+	}
 	for name := range examples {
 		cmd, _, err := a.rootCommand().Find([]string{name})
 		require.NoError(t, err)

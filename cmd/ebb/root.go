@@ -74,6 +74,7 @@ that writes.`,
 		a.benchCommand(), a.demoCommand(), a.versionCommand(),
 	)
 	addExamples(root)
+	group(root)
 	a.addCompletion(root)
 	return root
 }
