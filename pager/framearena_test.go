@@ -80,3 +80,76 @@ func TestTrimGivesRunsOfFreeFramesBack(t *testing.T) {
 	require.Empty(t, a.trimmed)
 	require.Len(t, a.slabs, slabs)
 }
+
+func TestFramesAreReusedLastFreedFirst(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	a, first, err := p.New(7, AllocPolicy{})
+	require.NoError(t, err)
+	b, second, err := p.New(7, AllocPolicy{})
+	require.NoError(t, err)
+	require.NoError(t, p.Unused(a, 1))
+	require.NoError(t, p.Unused(b, 1))
+	id, frame, err := p.New(8, AllocPolicy{})
+	require.NoError(t, err)
+	require.Equal(t, b, id, "the hot stack keeps numbers dense")
+	require.Same(t, &second[0], &frame[0])
+	require.Equal(t, uint64(8), p.Pool.Owner(b))
+	id, frame, err = p.New(8, AllocPolicy{})
+	require.NoError(t, err)
+	require.Equal(t, a, id)
+	require.Same(t, &first[0], &frame[0])
+
+	// Reuse returns a page of the transaction in its own frame, or in a new one if it was spilled.
+	again, err := p.Reuse(a, 9)
+	require.NoError(t, err)
+	require.Same(t, &first[0], &again[0])
+	require.Equal(t, uint64(9), p.Pool.Owner(a))
+	WriteHeader(again, Header{Pgid: a, Epoch: 2, Kind: KindLeaf})
+	again[HeaderSize] = 77
+	require.NoError(t, p.Spill([]Pgid{a}))
+	require.False(t, p.Pool.InFrame(a))
+	page, err := p.Reader.Page(Ref{a, 2}, 1)
+	require.NoError(t, err)
+	require.Equal(t, byte(77), filled(page))
+	edit, err := p.Frame(Ref{a, 2}, p.Reader.View(1, Newest))
+	require.NoError(t, err)
+	require.Equal(t, byte(77), filled(edit))
+	require.True(t, p.Pool.InFrame(a))
+	same, err := p.Frame(Ref{a, 2}, p.Reader.View(1, Newest))
+	require.NoError(t, err)
+	require.Same(t, &edit[0], &same[0])
+	require.NoError(t, p.Spill([]Pgid{a}))
+	_, err = p.Reuse(a, 10)
+	require.NoError(t, err)
+	require.False(t, p.Pool.InFrame(1<<40))
+	require.Zero(t, p.Pool.Owner(1<<40))
+}
+
+func TestArenaReusesFreedFramesAndCutsLargerSlabs(t *testing.T) {
+	a := frameArena{pageSize: 65536}
+	defer a.close()
+	seen := map[*byte]bool{}
+	var frames []*byte
+	for range 300 {
+		f, err := a.alloc()
+		require.NoError(t, err)
+		b := (*byte)(f)
+		require.False(t, seen[b])
+		seen[b] = true
+		frames = append(frames, b)
+	}
+	require.Equal(t, int64(300*65536), a.bytes())
+	require.Greater(t, len(a.slabs), 3)
+	require.Less(t, len(a.slabs), 10)
+	slabs := len(a.slabs)
+	f, _ := a.alloc()
+	a.release(f)
+	for range 50 {
+		again, err := a.alloc()
+		require.NoError(t, err)
+		require.Equal(t, f, again)
+		a.release(again)
+	}
+	require.Len(t, a.slabs, slabs)
+	require.NotEmpty(t, frames)
+}

@@ -202,34 +202,6 @@ func TestDirectoryOfTwoLevelsComesAndGoes(t *testing.T) {
 	require.Equal(t, used, usedPages(t, p))
 }
 
-func TestFileGrowsNoFurtherThanTheDirectoryCovers(t *testing.T) {
-	p := memoryBed().newPager(t, MinPageSize)
-	p.Alloc.space.end = p.Alloc.MostPages() - 3
-	p.Alloc.Growth.size = int64(p.Alloc.space.end) * MinPageSize
-	require.ErrorIs(t, p.Alloc.reserve(4, false, ForPut), ErrNoSpace)
-}
-
-func TestExtentBehindTheEndIsNotFree(t *testing.T) {
-	b, p := freeMapStore(t)
-	require.NoError(t, p.Close())
-	p = b.open(t)
-	require.False(t, p.Alloc.space.groups[0].loaded)
-	value := make([]byte, 20*MinPageSize)
-	ref, n, err := p.NewExtent(nextEpoch(p), 7, value, false, AllocPolicy{})
-	require.NoError(t, err)
-	require.True(t, p.Alloc.space.groups[0].loaded, "what lies behind it is told of by the group that the end was in")
-	seen := map[Pgid]bool{}
-	for i := range n {
-		seen[ref.Pgid+Pgid(i)] = true
-	}
-	for range 20 {
-		id, _, err := p.New(7, AllocPolicy{})
-		require.NoError(t, err)
-		require.False(t, seen[id], "page %d was handed out twice", id)
-		seen[id] = true
-	}
-}
-
 // freeMapDamage are changes of a directory and a map page that their checksums do not tell of.
 func TestContradictoryFreeMapIsCorruption(t *testing.T) {
 	_, model := freeMapStore(t)
@@ -294,36 +266,6 @@ func TestPagesOutOfBoundsCannotBeFreed(t *testing.T) {
 	in, err := p.Alloc.InUse(1 << 60)
 	require.NoError(t, err)
 	require.False(t, in)
-}
-
-func TestFullDiskFailsOnlyTheAllocation(t *testing.T) {
-	b := memoryBed()
-	b.create(t, MinPageSize)
-	p, metas, err := Open(Options{FS: b.fs, Path: b.path})
-	require.NoError(t, err)
-	require.NoError(t, p.Start(metas[0]))
-	t.Cleanup(func() { _ = p.Close() })
-	most := int64(6+p.Alloc.reservePages(0)) * MinPageSize
-	p.Alloc.SetMaxBytes(most)
-	var refs []Ref
-	for range 4 {
-		refs = append(refs, newPage(t, p, 1))
-	}
-	_, _, err = p.New(7, AllocPolicy{})
-	require.ErrorIs(t, err, ErrNoSpace)
-	_, _, err = p.NewExtent(2, 7, make([]byte, 10000), false, AllocPolicy{})
-	require.ErrorIs(t, err, ErrNoSpace)
-	checkpoint(t, p) // takes of the slack: what frees space has to go on
-	require.LessOrEqual(t, p.Alloc.FileBytes(), most)
-	newPageFor(t, p, 1, ForDelete)
-	for _, ref := range refs {
-		require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
-	}
-	checkpoint(t, p)
-	for _, ref := range refs {
-		require.NoError(t, p.Release(ref.Pgid, 1))
-	}
-	newPage(t, p, 1)
 }
 
 func FuzzFreeMap(f *testing.F) {
