@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"runtime"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"time"
@@ -28,13 +30,15 @@ type scriptTable struct {
 
 const (
 	errScriptTime   = replyError("ERR script has run for 5 seconds: it was ended, and its writes are undone")
+	errScriptMemory = replyError("OOM script has taken too much memory: it was ended, and its writes are undone")
 	errScriptKilled = replyError("ERR script was ended by SCRIPT KILL, and its writes are undone")
 )
 
-// run notes a script that runs until ended is called, or SCRIPT KILL ends it.
-func (t *scriptTable) run(l *lua.LState) (ctx context.Context, ended func()) {
+// run notes a script that runs until ended is called, or SCRIPT KILL, its time or its memory ends it.
+func (t *scriptTable) run(l *lua.LState, mostBytes int) (ctx context.Context, ended func()) {
 	killable, kill := context.WithCancelCause(context.Background())
 	ctx, cancel := context.WithTimeoutCause(killable, scriptTime, errScriptTime)
+	watch := watchHeap(ctx, mostBytes, func() { kill(errScriptMemory) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running == nil {
@@ -45,9 +49,38 @@ func (t *scriptTable) run(l *lua.LState) (ctx context.Context, ended func()) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.running, l)
+		watch.Stop()
 		cancel()
 		kill(nil)
 	}
+}
+
+// watchHeap calls end if the heap holds so many bytes more than now, until ctx ends. The interpreter
+// does not count what its values take. What others of this process allocate meanwhile counts, too,
+// but not what is garbage.
+func watchHeap(ctx context.Context, most int, end func()) (timer *time.Timer) {
+	const interval = 5 * time.Millisecond
+	before := heapBytes()
+	over := func() bool { return heapBytes() > before+uint64(most) }
+	timer = time.AfterFunc(time.Hour, func() {
+		if over() {
+			if runtime.GC(); over() {
+				end()
+			}
+		}
+		if ctx.Err() == nil {
+			timer.Reset(interval)
+		}
+	})
+	timer.Reset(interval)
+	return timer
+}
+
+// heapBytes is the size of the objects in the heap, the garbage that is not collected yet included.
+func heapBytes() uint64 {
+	sample := [1]metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample[:])
+	return sample[0].Value.Uint64()
 }
 
 // kill ends the scripts that run.
@@ -143,7 +176,7 @@ func (r *request) runScript(proto *lua.FunctionProto, keys, argv [][]byte) error
 	defer func() { r.c.db, r.nested, r.inScript = db, nested, false }()
 	l := r.newState()
 	defer l.Close()
-	ctx, ended := r.s.scripts.run(l)
+	ctx, ended := r.s.scripts.run(l, r.s.o.ScriptBytes)
 	defer ended()
 	l.SetContext(ctx)
 	l.SetGlobal("KEYS", luaStrings(l, keys))

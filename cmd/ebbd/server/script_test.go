@@ -86,3 +86,16 @@ func TestScriptKillEndsAScript(t *testing.T) {
 	}
 	require.Equal(t, "OK", c.line("SET k v"))
 }
+
+// TestAScriptIsEndedByItsMemory: a script of one line took all memory of the machine. What it makes and
+// drops is no reason to end it.
+func TestAScriptIsEndedByItsMemory(t *testing.T) {
+	s := start(t, Options{ScriptBytes: 32 << 20})
+	c := s.client()
+	const values = "string.rep('x', 100000) .. i"
+	keeps := "redis.call('SET', 'a', 1); local t = {}; for i = 1, 1e9 do t[i] = " + values + " end"
+	require.Contains(t, c.do("EVAL", keeps, "0"), "OOM script has taken too much memory")
+	require.Equal(t, "0", c.line("EXISTS a"))
+	drops := "local t; for i = 1, 2000 do t = " + values + " end return #t"
+	require.Equal(t, "100004", c.do("EVAL", drops, "0"))
+}

@@ -32,6 +32,7 @@ type Options struct {
 	Databases   int              // 0: 16
 	MaxReplies  int              // bytes of replies that wait for a client; 0: 256 MiB
 	MaxBulk     int              // bytes of one argument; 0: 512 MiB
+	ScriptBytes int              // of memory that the values of a script may take; 0: 512 MiB
 	CacheBytes  int64            // see kv.Options
 	MaxBytes    int64            // see kv.Options
 	PageSize    int              // of a new store; 0: 16 KiB, for keys of 4 KiB
@@ -99,6 +100,7 @@ func Open(o Options) (*Server, error) {
 	setDefault(&o.MaxClients, 10000)
 	setDefault(&o.Databases, 16)
 	setDefault(&o.MaxReplies, 256<<20)
+	setDefault(&o.ScriptBytes, 512<<20)
 	setDefault(&o.MaxBulk, resp.DefaultLimits.Bulk)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
