@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -234,50 +233,6 @@ func TestReadersRunBesideReaders(t *testing.T) {
 	good(t, "pages", s)
 }
 
-func TestScanBounds(t *testing.T) {
-	s := storePath(t)
-	for _, k := range []string{"a", "ab", "abc", "b", "c"} {
-		good(t, "put", s, k, "="+k)
-	}
-	for _, c := range []struct {
-		flags []string
-		want  string
-	}{
-		{nil, "a ab abc b c"},
-		{[]string{"--prefix", "ab"}, "ab abc"},
-		{[]string{"--from", "ab", "--to", "c"}, "ab abc b"},
-		{[]string{"--reverse", "--limit", "2"}, "c b"},
-		{[]string{"--prefix", "a", "--from", "ab", "--reverse"}, "abc ab"},
-		{[]string{"--prefix", "x"}, ""},
-	} {
-		out := good(t, append([]string{"scan", s, "--keys-only"}, c.flags...)...)
-		require.Equal(t, c.want, strings.Join(strings.Fields(out), " "), "%q", c.flags)
-	}
-	require.Equal(t, "b\t=b\n", good(t, "scan", s, "--prefix", "b"))
-	good(t, "put", s, "j", `{"text": "a \ and é"}`)
-	require.Equal(t, "j\t"+`{"text": "a \ and é"}`+"\n", good(t, "scan", s, "--prefix", "j"))
-	good(t, "put", s, "q", `"quoted"`)
-	require.Equal(t, "q\t"+`"\"quoted\""`+"\n", good(t, "scan", s, "--prefix", "q"))
-	require.Equal(t, exitError, ebb(t, "scan", s, "--limit", "-1").code)
-}
-
-func TestBinaryKeysInEachEncoding(t *testing.T) {
-	s := storePath(t)
-	good(t, "put", s, "--hex", "00ff0a", "v")
-	require.Equal(t, "v", good(t, "get", s, "--base64", "AP8K"))
-	require.Equal(t, "\"\\x00\\xff\\n\"\tv\n", good(t, "scan", s))
-	require.Equal(t, "00ff0a\t76\n", good(t, "scan", s, "--hex"))
-	require.Equal(t, "AP8K\tdg==\n", good(t, "scan", s, "--base64"))
-	require.Equal(t, map[string]any{"key_base64": "AP8K", "value": "v"}, object(t, good(t, "scan", s, "--json")))
-	require.Equal(
-		t,
-		map[string]any{"key_hex": "00ff0a", "value_hex": "76"},
-		object(t, good(t, "scan", s, "--json", "--hex")),
-	)
-	good(t, "del", s, "--base64", "AP8K")
-	require.Empty(t, good(t, "scan", s))
-}
-
 func TestJSONOfOneKey(t *testing.T) {
 	s := storePath(t)
 	require.Equal(
@@ -351,49 +306,6 @@ func TestShowInPiecesIsShow(t *testing.T) {
 	require.Empty(t, (&app{}).show(nil))
 }
 
-func TestDumpPrintsAllFamilies(t *testing.T) {
-	s := storePath(t)
-	good(t, "put", s, "k", "v")
-	good(t, "put", s, "p", "w", "--family", "photos")
-	require.Equal(t, "family default: 1 row\nk\tv\nfamily photos: 1 row\np\tw\n", good(t, "dump", s))
-	lines := strings.Split(strings.TrimSpace(good(t, "dump", s, "--json")), "\n")
-	require.Len(t, lines, 2)
-	require.Equal(t, map[string]any{"family": "default", "key": "k", "value": "v"}, object(t, lines[0]))
-	require.Equal(t, map[string]any{"family": "photos", "key": "p", "value": "w"}, object(t, lines[1]))
-}
-
-// TestDumpPrintsTheFamilyThatIsNamed: --family was ignored, and all of them were printed.
-func TestDumpPrintsTheFamilyThatIsNamed(t *testing.T) {
-	s := storePath(t)
-	good(t, "put", s, "k", "v")
-	good(t, "put", s, "p", "w", "--family", "photos")
-	require.Equal(t, "family photos: 1 row\np\tw\n", good(t, "dump", s, "--family", "photos"))
-	require.Equal(t, "family default: 1 row\nk\tv\n", good(t, "dump", s, "--family", "default"))
-	require.Equal(
-		t,
-		map[string]any{"family": "photos", "key": "p", "value": "w"},
-		object(t, good(t, "dump", s, "--family", "photos", "--json")),
-	)
-	for _, flags := range [][]string{nil, {"--json"}} {
-		a := ebb(t, append(flags, "dump", s, "--family", "absent")...)
-		require.Equal(t, exitNotFound, a.code)
-		require.Empty(t, a.out)
-	}
-}
-
-// TestAFamilyIsNotNamedInVain: commands that do not work on one family answered as if --family had not
-// been given.
-func TestAFamilyIsNotNamedInVain(t *testing.T) {
-	s := storePath(t)
-	good(t, "put", s, "p", "w", "--family", "photos")
-	for _, args := range [][]string{{"family", s}, {"stats", s}, {"check", s}, {"pages", s}, {"wal", s}, {"bench-quick"}, {"version"}} {
-		a := ebb(t, append(args, "--family", "photos", "--json")...)
-		require.Equal(t, exitError, a.code, "%q", args)
-		require.Equal(t, "usage", object(t, a.stderr)["kind"], "%q", args)
-		require.Empty(t, a.out)
-	}
-}
-
 func TestStatsTellsOfFamiliesAndRecovery(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "p", "w", "--family", "photos")
@@ -403,43 +315,6 @@ func TestStatsTellsOfFamiliesAndRecovery(t *testing.T) {
 	m := object(t, good(t, "stats", s, "--json"))
 	require.Contains(t, m, "stats")
 	require.Contains(t, m, "recovery")
-}
-
-func TestVersionAndHelp(t *testing.T) {
-	require.Contains(t, good(t, "version"), runtime.Version())
-	require.Equal(t, runtime.Version(), object(t, good(t, "version", "--json"))["go"])
-	require.Equal(t, good(t, "version"), good(t, "--version"))
-	require.Equal(t, good(t, "version", "--json"), good(t, "--version", "--json"))
-	for _, command := range []string{"get", "put", "del", "scan", "import", "export", "family", "stats", "check", "dump", "pages", "wal",
-		"ttl", "expire", "persist", "purge", "bench-quick", "demo", "version", "completion"} {
-		require.Contains(t, good(t, "--help"), "  "+command, "%s is listed", command)
-		require.NotEmpty(t, good(t, command, "--help"))
-	}
-	require.Contains(t, good(t, "completion", "bash"), "ebb")
-	require.Equal(t, good(t, "get", "--help"), good(t, "help", "get"))
-	require.Equal(t, good(t, "--help"), good(t, "help"))
-	require.Equal(t, good(t, "completion", "--help"), good(t, "help", "completion"))
-	require.Equal(t, good(t, "completion", "--help"), good(t, "completion"))
-}
-
-// TestHelpFitsATerminal: lines of up to 190 characters were broken by the terminal, anywhere.
-func TestHelpFitsATerminal(t *testing.T) {
-	root := (&app{out: newOutput(io.Discard)}).rootCommand()
-	for _, cmd := range append(root.Commands(), root) {
-		for line := range strings.Lines(cmd.Long + "\n" + cmd.Example) {
-			require.LessOrEqual(t, utf8.RuneCountInString(line), 121, "%s: %s", cmd.Name(), line)
-		}
-	}
-}
-
-// TestEachFlagIsExplainedByItself: flags are listed by name, and what stood at --base64 was "the
-// same in base64", as the first one.
-func TestEachFlagIsExplainedByItself(t *testing.T) {
-	help := good(t, "--help")
-	require.NotContains(t, help, "the same")
-	for _, flag := range []string{"hex", "base64"} {
-		require.Regexp(t, "--"+flag+` +keys are `+flag, help)
-	}
 }
 
 // TestNumbersThatMakeNoSenseAreUsageErrors: bench-quick took a time that is not positive for no
@@ -508,12 +383,6 @@ func TestAStoreIsCreatedWithLargerPages(t *testing.T) {
 		good(t, "put", s, long, "w", "--page-size", "65536")
 		require.Equal(t, "w", good(t, "get", s, long))
 	}
-}
-
-func TestVersionTellsTheRevisionIfTheBuildKnewIt(t *testing.T) {
-	built := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123abcd"}}}
-	require.Contains(t, versionOf(built, true).String(), "revision 0123abcd")
-	require.NotContains(t, versionOf(nil, false).String(), "revision")
 }
 
 // TestErrorsAreOneSentence: it was `kv: not an Ebb store: txn: not a store: txt`, and of a lock

@@ -2,11 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/cf"
-	"github.com/ebbkv/ebb/internal/platformtest"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
 )
@@ -62,165 +58,6 @@ func (s *timedStore) code(code int, kind, command string, args ...string) {
 	a = s.ebb(command, append(args, "--json")...)
 	require.Equal(s.t, code, a.code)
 	require.Equal(s.t, kind, object(s.t, a.stderr)["kind"], "ebb %s %q", command, args)
-}
-
-func TestExportSaysThatFilesHaveNoExpiry(t *testing.T) {
-	s := newTimedStore(t)
-	s.good("put", "x/a", "1", "--ttl", "10s")
-	s.good("put", "y/b", "2")
-	require.Contains(
-		t,
-		s.good("export", t.TempDir()),
-		"\n1 file of a key with an expiry, which a file does not have\n",
-	)
-	require.EqualValues(t, 1, object(t, s.good("export", t.TempDir(), "--json"))["timed"])
-	require.NotContains(t, s.good("export", t.TempDir(), "--prefix", "y/"), "expiry")
-	s.now = s.now.Add(time.Minute)
-	require.EqualValues(t, 0, object(t, s.good("export", t.TempDir(), "--json"))["timed"])
-}
-
-// TestExpiriesGoOutAndComeBack exports a store with the expiries of its keys beside the files, and
-// imports both into another one.
-func TestExpiriesGoOutAndComeBack(t *testing.T) {
-	s := newTimedStore(t)
-	s.good("put", "x/a", "1", "--ttl", "10s")
-	s.good("put", "x/b", "2")
-	s.good("put", "x/c", "3", "--ttl", "48h")
-	s.good("put", "z/far", "5", "--expire-at", "600000000000000") // a year of five digits
-	s.good("put", "y", "4", "--ttl", "1h")
-	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
-	require.Contains(
-		t,
-		s.good("export", dir, "--prefix", "x/", "--expiries", notes),
-		"\n2 files of a key with an expiry, noted in "+notes+"\n",
-	)
-	text, err := os.ReadFile(notes)
-	require.NoError(t, err)
-	require.Equal(
-		t,
-		`{"file":"a","expires":"2030-01-31T12:00:10Z"}`+"\n"+`{"file":"c","expires":"2030-02-02T12:00:00Z"}`+"\n",
-		string(text),
-	)
-
-	back := newTimedStore(t)
-	back.now = back.now.Add(9999 * time.Millisecond)
-	back.good("import", dir, "--prefix", "x/", "--expiries", notes)
-	require.Equal(t, "1ms\n", back.good("ttl", "x/a"))
-	require.Equal(t, "none\n", back.good("ttl", "x/b"))
-	require.Equal(t, s.good("get", "x/c"), back.good("get", "x/c"))
-	m := object(t, back.good("import", dir, "--prefix", "x/", "--expiries", notes, "--resume", "--json"))
-	require.EqualValues(t, 3, m["equal"])
-	back.good("persist", "x/c")
-	m = object(t, back.good("import", dir, "--prefix", "x/", "--expiries", notes, "--resume", "--json"))
-	require.EqualValues(t, 2, m["equal"], "the value is equal, the expiry is not")
-	require.Equal(t, "47h59m50.001s\n", back.good("ttl", "x/c"))
-
-	far := t.TempDir()
-	s.good("export", far, "--prefix", "z/", "--expiries", notes, "--overwrite")
-	back.good("import", far, "--expiries", notes)
-	require.Contains(t, back.good("ttl", "far", "--json"), "600000000000000")
-	require.Equal(
-		t,
-		s.good("ttl", "z/far", "--json"),
-		strings.Replace(back.good("ttl", "far", "--json"), "far", "z/far", 1),
-	)
-	s.good("export", dir, "--prefix", "x/", "--expiries", notes, "--overwrite")
-
-	late := newTimedStore(t)
-	late.now = late.now.Add(24 * time.Hour)
-	require.Contains(
-		t,
-		late.good("import", dir, "--expiries", notes),
-		"\nskipped 1 file whose expiry has passed\n",
-	)
-	require.Equal(t, "24h0m0s\n", late.good("ttl", "c"))
-	late.code(exitNotFound, "not_found", "get", "a")
-
-	s.code(exitError, "error", "export", t.TempDir(), "--expiries", notes)
-	s.code(exitError, "error", "export", dir, "--overwrite", "--expiries", filepath.Join(dir, "expiries"))
-	s.good("export", dir, "--overwrite", "--prefix", "x/", "--expiries", notes)
-	for _, wrong := range []string{"{", `{"file":"a"}`, `{"expires":"2030-01-31T12:00:10Z"}`, `{"file":"a","expires":"soon"}`,
-		`{"file":"a","file_base64":"YQ==","expires":"2030-01-31T12:00:10Z"}`, `{"file_base64":"?","expires":"2030-01-31T12:00:10Z"}`,
-		`{"file":"a","expires":"2030-01-31T12:00:10Z"}`} { // contradicts the first line
-		require.NoError(
-			t,
-			os.WriteFile(notes, []byte(`{"file":"a","expires":"2031-01-31T12:00:10Z"}`+"\n"+wrong), 0o666),
-		)
-		a := s.ebb("import", dir, "--expiries", notes)
-		require.Equal(t, exitError, a.code)
-		require.Contains(t, a.stderr, "line 2")
-	}
-	twice := `{"file":"a","expires":"2030-02-01T12:00:10Z"}` + "\n"
-	require.NoError(t, os.WriteFile(notes, []byte(twice+twice), 0o666))
-	s.good("import", dir, "--expiries", notes)
-	s.code(exitError, "error", "import", dir, "--expiries", filepath.Join(dir, "absent"))
-}
-
-// TestExpiriesAreNoValuesWhicheverWayTheyAreReached: a file among the values is one of them for
-// import.
-func TestExpiriesAreNoValuesWhicheverWayTheyAreReached(t *testing.T) {
-	s := newTimedStore(t)
-	s.good("put", "a", "1", "--ttl", "10s")
-	root := t.TempDir()
-	link := filepath.Join(root, "link")
-	require.NoError(t, os.Mkdir(filepath.Join(root, "dir"), 0o777))
-	platformtest.MayRefuse(t, os.Symlink("dir", link), "windows")
-	for _, c := range [][2]string{{"dir", "link/notes"}, {"link", "dir/notes"}, {"link/new", "dir/new/notes"}, {"dir/new", "link/new/more/notes"}} {
-		a := s.ebb("export", filepath.Join(root, c[0]), "--expiries", filepath.Join(root, c[1]))
-		require.Equal(t, exitError, a.code, "%q", c)
-		require.Contains(t, a.stderr, "among the files of values")
-	}
-	require.Empty(t, files(t, root))
-	s.good("export", filepath.Join(link, "new"), "--expiries", filepath.Join(root, "dir", "notes"))
-	require.Len(t, files(t, root), 2)
-}
-
-// TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack: JSON put U+FFFD for the byte, no file had that
-// name, and a key that was to expire was permanent after the round trip.
-func TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack(t *testing.T) {
-	s := newTimedStore(t)
-	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
-	writeFile(t, filepath.Join(dir, "café"), "1") // UTF-8, whose lines stay as they were
-	err := os.WriteFile(filepath.Join(dir, "caf\xe9"), []byte("2"), 0o666)
-	if err == nil && files(t, dir)["caf\xe9"] != "2" {
-		err = errors.New("file names are UTF-8 here")
-	}
-	platformtest.MayRefuse(t, err, "darwin", "windows")
-	s.good("put", "café", "1", "--ttl", "1h")
-	s.good("put", "caf\xe9", "2", "--ttl", "2h")
-	s.good("export", dir, "--overwrite", "--expiries", notes)
-	text, err := os.ReadFile(notes)
-	require.NoError(t, err)
-	require.Equal(
-		t,
-		`{"file":"café","expires":"2030-01-31T13:00:00Z"}`+"\n"+`{"file_base64":"Y2Fm6Q==","expires":"2030-01-31T14:00:00Z"}`+"\n",
-		string(text),
-	)
-
-	back := newTimedStore(t)
-	back.good("import", dir, "--expiries", notes)
-	require.Equal(t, "1h0m0s\n", back.good("ttl", "café"))
-	require.Equal(t, "2h0m0s\n", back.good("ttl", "caf\xe9"))
-}
-
-// TestImportTellsOfExpiriesOfNoFile: an expiry that is not used is a key that lives for ever, or
-// one that is not there.
-func TestImportTellsOfExpiriesOfNoFile(t *testing.T) {
-	s := newTimedStore(t)
-	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
-	writeFile(t, filepath.Join(dir, "a"), "1")
-	line := `{"file":"%s","expires":"2030-01-31T13:00:00Z"}` + "\n"
-	writeFile(t, notes, fmt.Sprintf(line+line+line, "a", "b", "c"))
-	a := s.ebb("import", dir, "--expiries", notes)
-	require.Equal(t, exitOK, a.code)
-	require.Equal(t, "warning: no file is there for 2 lines of --expiries\n", a.stderr)
-	a = s.ebb("import", dir, "--expiries", notes, "--resume", "--json")
-	require.Equal(t, 2.0, object(t, a.out)["expiries_unmatched"])
-	require.Empty(t, a.stderr)
-
-	writeFile(t, notes, fmt.Sprintf(line, "a"))
-	require.Empty(t, s.ebb("import", dir, "--expiries", notes).stderr)
-	require.Equal(t, 0.0, object(t, s.good("import", dir, "--json"))["expiries_unmatched"])
 }
 
 func TestAKeyWithATTLIsGoneWhenItHasPassed(t *testing.T) {
@@ -384,70 +221,6 @@ func (s *timedStore) fill(family string, keys int) {
 		return cf.Put([]byte("permanent"), []byte("value"))
 	}))
 	require.NoError(s.t, db.Close())
-}
-
-func TestPurgeDeletesWhatIsDueInBatches(t *testing.T) {
-	s := newTimedStore(t)
-	s.fill("default", 300)
-	s.fill("other", 20)
-	none := map[string]any{"purged": 0.0, "batches": 0.0, "more": false, "bytes_reclaimed": 0.0}
-	require.Equal(t, none, object(t, s.good("purge", "--json")))
-	s.now = s.now.Add(time.Second)
-
-	require.Equal(t, "20 keys purged in 1 batch, 200 B\n", s.good("purge", "--family", "other"))
-	require.Equal(t, "0 keys purged in 0 batches, 0 B\n", s.good("purge", "--family", "other"))
-	require.Equal(t, "10 keys purged in 1 batch, 100 B; more are due\n", s.good("purge", "--limit", "10"))
-
-	a := s.ebb("purge", "--batch", "100", "--json", "--progress=lines")
-	require.Equal(t, exitOK, a.code, a.stderr)
-	require.Equal(
-		t,
-		map[string]any{"purged": 290.0, "batches": 3.0, "more": false, "bytes_reclaimed": 2900.0},
-		object(t, a.out),
-	)
-	require.Equal(t, []map[string]any{
-		{"done": 100.0, "total": 290.0}, {"done": 200.0, "total": 290.0}, {"done": 290.0, "total": 290.0},
-	}, objects(t, a.stderr))
-
-	require.Equal(t, "permanent\n", s.good("scan", "--keys-only"))
-	require.Equal(t, none, object(t, s.good("purge", "--json", "--force")))
-	s.good("check")
-	s.code(exitNotFound, "family_not_found", "purge", "--family", "absent")
-}
-
-func TestPurgeTakesTheWholeOfADefaultSizedBatchAtOnce(t *testing.T) {
-	s := newTimedStore(t)
-	s.fill("default", 257)
-	s.now = s.now.Add(time.Second)
-	require.Equal(t, "257 keys purged in 2 batches, 2.5 KiB\n", s.good("purge"))
-}
-
-// TestAnInterruptedPurgeReportsWhatItDid cancels after the first batch; the batch stays purged.
-func TestAnInterruptedPurgeReportsWhatItDid(t *testing.T) {
-	s := newTimedStore(t)
-	s.fill("default", 30)
-	s.now = s.now.Add(time.Second)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var out bytes.Buffer
-	stderr := writerFunc(func(b []byte) { cancel() }) // the first progress line comes after the first commit
-	a := &app{
-		stdin:  strings.NewReader(""),
-		out:    newOutput(&out),
-		stderr: stderr,
-		clock:  func() time.Time { return s.now },
-	}
-	code := a.run(ctx, []string{"purge", s.path, "--batch", "10", "--progress=lines"})
-	require.Equal(t, exitError, code)
-	require.Equal(t, "10 keys purged in 1 batch, 100 B; more are due\n", out.String())
-	require.Equal(t, 20.0, familyStats(t, s.good("stats", "--json"), "default")["due"])
-}
-
-type writerFunc func(b []byte)
-
-func (f writerFunc) Write(b []byte) (int, error) {
-	f(b)
-	return len(b), nil
 }
 
 func familyStats(t *testing.T, text, family string) map[string]any {
