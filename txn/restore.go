@@ -137,7 +137,7 @@ func Restore(ctx context.Context, path string, o Options, backups ...io.Reader) 
 		return noSpace(err)
 	}
 	defer func() { err = noSpace(errors.Join(err, to.Close())) }()
-	end := uint64(2) // the meta pages
+	end, read := uint64(2), uint64(0) // behind the meta pages
 	for more := true; more; {
 		first, b, err := c.pages()
 		switch {
@@ -147,11 +147,15 @@ func Restore(ctx context.Context, path string, o Options, backups ...io.Reader) 
 			}
 		case err == nil:
 			err = to.Write(first, b)
-			end = max(end, uint64(first)+uint64(len(b)/c.d.PageSize))
+			n := uint64(len(b) / c.d.PageSize)
+			read, end = read+n, max(end, uint64(first)+n)
 		}
 		if err != nil {
 			return err
 		}
+	}
+	if end > sparseFrom && end/sparsest > read {
+		return c.d.corrupt(c.d.off, "%d pages, the last of them page %d", read, end-1)
 	}
 	m := *c.d.meta
 	m.Pages = min(m.Pages, end) // memory is needed for each page, and the header may lie
@@ -165,6 +169,14 @@ func Restore(ctx context.Context, path string, o Options, backups ...io.Reader) 
 	}
 	return to.Finish(m, used)
 }
+
+// Restore needs memory for each page of the file, also for those that are no part of a backup, and a
+// stream may claim any. A file of more than sparseFrom pages, a set of which takes 128 MiB, has at most
+// sparsest for each page in the backups.
+const (
+	sparseFrom = 1 << 30
+	sparsest   = 1 << 12
+)
 
 // mustBeAbsent refuses a path with a store, or with the log of one: the next open would replay it.
 func mustBeAbsent(path string, o Options) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
 )
 
 // TestMemoryOfRestoreIsBoundByTheStream: the page count in the header of a backup of 40 kB was set to
@@ -45,6 +46,30 @@ func TestMemoryOfRestoreIsBoundByTheStream(t *testing.T) {
 		tx.Rollback()
 		require.NoError(t, s.Close())
 	}
+}
+
+// TestRestoreOfFarPagesIsCorrupt: a page of a small backup was moved behind 4 TiB of a store, with right
+// checksums. Restore took memory for each page before it.
+func TestRestoreOfFarPagesIsCorrupt(t *testing.T) {
+	b := smallBackup(t)
+	const headed = backupHeader + pager.MinPageSize
+	binary.LittleEndian.PutUint64(b.stream[backupHeader+80:], 1<<42)
+	last := b.stream[headed:]
+	for frame := last; binary.LittleEndian.Uint32(frame[8:]) > 0; {
+		last = frame
+		frame = frame[frameHeader+int(binary.LittleEndian.Uint32(frame[8:]))*pager.MinPageSize:]
+	}
+	binary.LittleEndian.PutUint64(last, sparseFrom+1)
+	mendBackup(b.stream, false)
+	o, dir := testOptions(vfs.OS), t.TempDir()
+	held := bound.Hold(t, 8<<20)
+	err := Restore(t.Context(), filepath.Join(dir, "r.ebb"), o, bytes.NewReader(b.stream))
+	held()
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	require.ErrorContains(t, err, "the last of them page 10737418")
+	names, err := o.FS.List(dir)
+	require.NoError(t, err)
+	require.Empty(t, names)
 }
 
 // TestRestoreRefusesWhatIsThere: a file, also an empty one, and a log.
