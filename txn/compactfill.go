@@ -10,9 +10,13 @@ import (
 // them, so that a replay works on the pages as they were. It may copy as many pages more than the run
 // did as were saved since the last checkpoint: their space is reserved until the next one.
 
-// fillWorth: a further walk beside commits has to save this part of the pages that it reads. Without
-// commits the last walk saves none.
-const fillWorth = 16
+// Bounds of the walks beside commits, which may make pages that can be joined faster than a walk joins
+// them. Without commits the last walk saves none.
+const (
+	fillWorth = 16 // a further walk has to save this part of the pages in use
+	fillWalks = 4  // so many
+	fillReads = 16 // a walk reads so many times the pages in use, each step those above its leaves again
+)
 
 // fill walks over all trees until a walk is not worth it.
 func (c *compaction) fill() error {
@@ -25,26 +29,30 @@ func (c *compaction) fill() error {
 	if err := c.locked(state); err != nil || last {
 		return err
 	}
-	for {
+	for beside := 0; beside < fillWalks; {
 		before, began := c.Saved, seq
 		c.total = c.done + used
-		if err := c.fillAll(); err != nil {
+		if err := c.fillAll(fillReads * (used + compactSlack)); err != nil {
 			return err
 		}
 		if err := c.locked(state); err != nil {
 			return err
 		}
 		saved := c.Saved - before
+		if seq != began {
+			beside++
+		}
 		if last || saved == 0 || seq != began && saved < used/fillWorth {
 			return nil
 		}
 	}
+	return nil
 }
 
-// fillAll walks over all trees once.
-func (c *compaction) fillAll() error {
-	f := &filling{s: c.s}
-	for !f.done {
+// fillAll walks over all trees once, and ends early if it has read so many pages.
+func (c *compaction) fillAll(most uint64) error {
+	f, end := &filling{s: c.s}, c.done+most
+	for !f.done && c.done < end {
 		if err := contextErr(c.ctx); err != nil {
 			return err
 		}

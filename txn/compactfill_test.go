@@ -163,3 +163,37 @@ func TestFillLeavesSpaceForAReplay(t *testing.T) {
 	killed.requireRows(h.rows)
 	require.NoError(t, killed.Close())
 }
+
+// TestFillOfASmallStoreEndsBesideCommits: in a store of a few pages one saved page was worth a further
+// walk, and commits beside each walk made pages that could be joined again. Compact did not end.
+func TestFillOfASmallStoreEndsBesideCommits(t *testing.T) {
+	racetest.OneGoroutine(t)
+	o := testOptions(crashfs.New(crashfs.Options{Untraced: true}))
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	putRows(t, s, 9, "a", 20, 900)
+	steps := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := s.Compact(ctx, CompactOptions{Fill: true, StepPages: 1, Progress: func(uint64, uint64) {
+		if steps++; steps == 3_000 {
+			cancel()
+		}
+		update(t, s, func(tx *Tx) { // fills leaves, and leaves one row in each
+			for i := range 40 {
+				_, err := tx.Put(9, fmt.Appendf(nil, "a%04d", i), make([]byte, 900), 0)
+				require.NoError(t, err)
+			}
+		})
+		update(t, s, func(tx *Tx) {
+			for i := range 40 {
+				if i%3 > 0 {
+					_, err := tx.Delete(9, fmt.Appendf(nil, "a%04d", i))
+					require.NoError(t, err)
+				}
+			}
+		})
+	}})
+	require.NoError(t, err)
+	require.Less(t, steps, 3_000)
+}
