@@ -15,9 +15,10 @@ const firstCommit = 2
 // about as long as sorting the events.
 func (h *History) Judge() error {
 	before, after := h.sessions()
+	seen := lastSeen(before)
 	made := commitsOf(
 		before,
-		func(e *Event) bool { return e.Fate == Done || e.Fate == Unknown && e.Relax && e.Seq < lastDone(before) },
+		func(e *Event) bool { return e.Fate == Done || e.Fate == Unknown && e.Relax && e.Seq <= seen },
 	)
 	if err := h.session(before, made, 0); err != nil || h.Crash == 0 {
 		return err
@@ -62,13 +63,13 @@ func commitsOf(events []*Event, made func(*Event) bool) (list []*Event) {
 	return list
 }
 
-// lastDone is the last commit that was reported. One before it that did not wait for the disk, and
-// whose fate is unknown, has been made, too: the log may fail when the later one has been told that
-// both are written, and before the earlier one asks. One that waits is told what is durable,
-// whatever has failed since.
-func lastDone(events []*Event) (seq uint64) {
+// lastSeen is the last commit that was reported, or that a reader saw. One up to it that did not wait for
+// the disk, and whose fate is unknown, has been made, too: the log may fail when a later one has been
+// told that both are written, or when a reader has seen it, and before it asks. One that waits is told
+// what is durable, whatever has failed since.
+func lastSeen(events []*Event) (seq uint64) {
 	for _, e := range events {
-		if e.Fate == Done {
+		if e.Fate == Done || e.Fate == "" {
 			seq = max(seq, e.Seq)
 		}
 	}

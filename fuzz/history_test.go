@@ -102,6 +102,22 @@ func TestJudgeOfHistories(t *testing.T) {
 	})
 }
 
+// TestAnUnknownCommitMayBeSeen: the log failed when a reader had seen a relaxed commit, and before the
+// commit asked what had become of it. The judge said that no client had made what the reader saw.
+func TestAnUnknownCommitMayBeSeen(t *testing.T) {
+	h := handmade()
+	h.Events[4].Fate = Unknown
+	require.NoError(t, h.Judge())
+	h.Recovered, h.Events = 4, slices.Delete(h.Events, 6, 9)
+	require.NoError(t, h.Judge())
+	h = handmade()
+	h.Events[4].Fate, h.Events[4].Relax, h.Events[5].Reads = Unknown, false, nil
+	require.ErrorContains(t, h.Judge(), "saw state 4, which no client made", "it waits for the disk")
+	h = handmade()
+	h.Events[4].Fate, h.Events[5].Reads[1].Value = Unknown, 9
+	require.ErrorContains(t, h.Judge(), "key 1 is 9, want 0")
+}
+
 func TestHistoriesCanBeKept(t *testing.T) {
 	h, err := Record(6, HistoryOptions{Clients: 3, Ops: 60, Keys: 5, Crash: true})
 	require.NoError(t, err)
