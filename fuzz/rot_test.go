@@ -80,7 +80,7 @@ func pow(base, n int) int {
 func TestRotIsFoundOrHarmless(t *testing.T) {
 	racetest.OneGoroutine(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	every := int64(13)
+	every := int64(31)
 	if testing.Short() {
 		every = int64(racetest.Sample(307, 1597))
 	}

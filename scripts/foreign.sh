@@ -2,13 +2,15 @@
 # Runs tests for processors other than this one, where this machine can: those of the engine for 386, which an amd64
 # kernel runs by itself, and those of the packages that encode and decode bytes for s390x, whose bytes are in the
 # other order, under qemu-user (Debian and Ubuntu: apt-get install qemu-user-static; installed here where root may).
-# The commands and the campaigns of cmd/crashtest and fuzz are only vetted for 386: scripts/cross.sh. Short runs, without cgo. What cannot be run is said to be skipped. The last line counts.
+# Short runs, without cgo; with QUICK=1 only the tests of formats, versions and limits, and the seeds of the fuzz
+# targets. What cannot be run is said to be skipped. The last line counts.
 #   scripts/foreign.sh [386] [s390x]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 [ $# -gt 0 ] || set -- 386 s390x
-ran=() skipped=()
+ran=() skipped=() tests=.
+[ -z "${QUICK:-}" ] || tests='Format|Golden|Pinned|Version|Limit|Shutdown|Fuzz'
 
 skip() {
 	echo "SKIPPED: $1: $2"
@@ -29,7 +31,7 @@ run_386() {
 		return
 	fi
 	rm -rf "$hello"
-	GOARCH=386 go test -count=1 -short -timeout 20m ./btree ./cf ./internal/... ./kv/... ./pager ./ttl ./txn ./wal
+	GOARCH=386 go test -count=1 -short -timeout 20m -run "$tests" ./btree ./cf ./internal/... ./kv/... ./pager ./ttl ./txn ./wal
 	ran+=(386)
 }
 
@@ -46,7 +48,7 @@ run_s390x() {
 		skip s390x "there is no qemu-s390x, and it could not be installed"
 		return
 	fi
-	GOARCH=s390x go test -count=1 -short -timeout 20m -exec "$qemu" ./btree ./wal ./pager ./ttl
+	GOARCH=s390x go test -count=1 -short -timeout 20m -run "$tests" -exec "$qemu" ./btree ./wal ./pager ./ttl
 	ran+=(s390x)
 }
 
