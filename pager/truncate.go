@@ -66,7 +66,7 @@ func (g *fileGrowth) startTruncation(size int64) (ended <-chan struct{}) {
 	return c.ended
 }
 
-// setSize notes the length that a truncation will leave.
+// setSize notes the length that a truncation leaves, and how much of it has room.
 func (g *fileGrowth) setSize(length, room int64) {
 	g.length, g.size = length, min(length, room)
 	g.threshold = g.size
@@ -170,7 +170,6 @@ func (g *fileGrowth) truncateTo(size int64) (done bool, err error) {
 	if err := g.file.Truncate(size); err != nil {
 		return false, fmt.Errorf("cut %s: %w", g.name, err)
 	}
-	g.length, g.size = size, min(size, g.size)
-	g.threshold = g.size
+	g.setSize(size, g.size)
 	return true, nil
 }
