@@ -38,7 +38,7 @@ const (
 func (t *scriptTable) run(l *lua.LState, mostBytes int) (ctx context.Context, ended func()) {
 	killable, kill := context.WithCancelCause(context.Background())
 	ctx, cancel := context.WithTimeoutCause(killable, scriptTime, errScriptTime)
-	watch := watchHeap(ctx, mostBytes, func() { kill(errScriptMemory) })
+	go watchHeap(ctx, mostBytes, func() { kill(errScriptMemory) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running == nil {
@@ -49,31 +49,31 @@ func (t *scriptTable) run(l *lua.LState, mostBytes int) (ctx context.Context, en
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.running, l)
-		watch.Stop()
 		cancel()
 		kill(nil)
 	}
 }
 
-// watchHeap calls end if the heap holds so many bytes more than now, until ctx ends. The interpreter
-// does not count what its values take. What others of this process allocate meanwhile counts, too,
-// but not what is garbage.
-func watchHeap(ctx context.Context, most int, end func()) (timer *time.Timer) {
-	const interval = 5 * time.Millisecond
+// watchHeap calls end if the heap holds so many bytes more than at first, until ctx ends. The interpreter
+// does not count what its values take. What other goroutines allocate meanwhile counts, too, but not
+// what is garbage.
+func watchHeap(ctx context.Context, most int, end func()) {
 	before := heapBytes()
 	over := func() bool { return heapBytes() > before+uint64(most) }
-	timer = time.AfterFunc(time.Hour, func() {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 		if over() {
 			if runtime.GC(); over() {
 				end()
 			}
 		}
-		if ctx.Err() == nil {
-			timer.Reset(interval)
-		}
-	})
-	timer.Reset(interval)
-	return timer
+	}
 }
 
 // heapBytes is the size of the objects in the heap, the garbage that is not collected yet included.
