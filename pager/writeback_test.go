@@ -59,7 +59,7 @@ func TestCheckpointWritesBackInSteps(t *testing.T) {
 	}
 	f.ranges, f.started = nil, nil
 	require.NoError(t, p.Write(c, nil))
-	require.Empty(t, f.ranges, "without anybody to wait for")
+	require.Empty(t, f.ranges, "without a caller that waits")
 	require.Empty(t, f.started)
 	require.NoError(t, p.Write(c, &laterThrottled{}))
 	require.Equal(

@@ -62,7 +62,7 @@ func TestForeignFilesAreNotWrittenTo(t *testing.T) {
 		require.NoError(t, vfs.WriteFull(f, b, 0))
 		require.NoError(t, f.Close())
 	}
-	text := bytes.Repeat([]byte("text of somebody "), 1000)
+	text := bytes.Repeat([]byte("text of a user "), 1000)
 	for _, test := range []struct {
 		name  string
 		files map[string][]byte
