@@ -254,12 +254,7 @@ func randomCommand(r *request) error {
 		r.w.Bulk(chosen[0].name)
 		return nil
 	}
-	nested := pairs && r.w.Version >= 3
-	if pairs && !nested {
-		r.w.Array(2 * len(chosen))
-	} else {
-		r.w.Array(len(chosen))
-	}
+	nested := r.arrayOf(len(chosen), pairs)
 	for _, p := range chosen {
 		if nested {
 			r.w.Array(2)

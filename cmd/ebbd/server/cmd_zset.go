@@ -218,14 +218,20 @@ type scored struct {
 	score  float64
 }
 
+// arrayOf begins an array of n elements, or of n pairs: each is an array of its own in version 3, and
+// two elements in version 2.
+func (r *request) arrayOf(n int, pairs bool) (nested bool) {
+	nested = pairs && r.w.Version >= 3
+	if pairs && !nested {
+		n *= 2
+	}
+	r.w.Array(n)
+	return nested
+}
+
 // scoredList writes members, with their scores as pairs in version 3 and flat in version 2.
 func (r *request) scoredList(list []scored, withScores bool) {
-	nested := withScores && r.w.Version >= 3
-	if withScores && !nested {
-		r.w.Array(2 * len(list))
-	} else {
-		r.w.Array(len(list))
-	}
+	nested := r.arrayOf(len(list), withScores)
 	for _, e := range list {
 		if nested {
 			r.w.Array(2)
