@@ -18,7 +18,9 @@ import (
 // that commits for a tenth of the time, a millisecond in ten. It reports the length of the file before
 // and after, in multiples of the pages in use, the bytes that Compact moved and the store wrote, in
 // multiples of these pages, the 99th percentile of commits alone and beside Compact, the longest one,
-// how long a cancelled Compact went on, and the pages that a second Compact writes.
+// how long a cancelled Compact went on, and the pages that a second Compact writes. Commits beside it
+// copy pages between two checkpoints: B-over-room is what the file has above 1.1 times the pages in use
+// and the room for these copies.
 //
 //	go test ./kv -run '^$' -bench '^BenchmarkCompact$' -benchtime 1x
 func BenchmarkCompact(b *testing.B) {
@@ -47,7 +49,7 @@ func BenchmarkCompact(b *testing.B) {
 		b.ReportMetric(float64(r.BytesAfter)/used, "after/used")
 		b.ReportMetric(float64(r.MovedBytes)/used, "moved/used")
 		b.ReportMetric(float64(s.PagesWritten-before.PagesWritten)*float64(s.PageSize)/used, "written/used")
-		b.ReportMetric(float64(r.BytesAfter)-used*1.1, "B-over-1.1")
+		over := float64(r.BytesAfter) - used*1.1
 		b.ReportMetric(float64(len(puts)), "puts")
 		b.ReportMetric(float64(p99(idle).Microseconds()), "us-p99-alone")
 		b.ReportMetric(float64(p99(puts).Microseconds()), "us-p99-beside")
@@ -57,6 +59,9 @@ func BenchmarkCompact(b *testing.B) {
 		r = kv.CompactResult{}
 		require.NoError(b, db.Compact(b.Context(), kv.CompactOptions{Result: &r}))
 		b.ReportMetric(float64(db.Stats().PagesWritten-s.PagesWritten), "pages-again")
+		room := roomOfCommits(b, db, live)
+		b.ReportMetric(room/used, "room/used")
+		b.ReportMetric(over-room, "B-over-room")
 		require.NoError(b, db.Close())
 	}
 }
@@ -122,6 +127,19 @@ func startPuts(b *testing.B, db *kv.DB, live []uint64) (end func() []time.Durati
 		slices.Sort(all)
 		return all
 	}
+}
+
+// roomOfCommits returns the bytes of the pages that the same writer dirties between two checkpoints.
+func roomOfCommits(b *testing.B, db *kv.DB, live []uint64) float64 {
+	end := startPuts(b, db, live)
+	defer end()
+	var written []uint64
+	for last := db.Stats().Checkpoints; len(written) < 3; time.Sleep(time.Millisecond) {
+		if s := db.Stats(); s.Checkpoints > last {
+			last, written = s.Checkpoints, append(written, s.PagesWritten)
+		}
+	}
+	return float64(written[2]-written[0]) / 2 * float64(db.Stats().PageSize)
 }
 
 func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/100] }

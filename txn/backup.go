@@ -184,24 +184,65 @@ func (r *backupRun) listTree(t tree.Tree) error {
 	})
 }
 
-// stream reads the pages from the file, verifies them and writes them to w.
+// backupFrame is a frame of the stream: room for its header, and n pages from first on.
+type backupFrame struct {
+	first pager.Pgid
+	n     uint64
+	b     []byte
+}
+
+// stream writes the pages to w. Another goroutine reads and verifies the next frame meanwhile.
 func (r *backupRun) stream(w io.Writer) error {
 	e := &backupWriter{w: w}
 	if err := e.begin(&r.Backup); err != nil {
 		return err
 	}
-	v := r.s.pg.NewPageVerifier()
-	most := uint64(maxFrameBytes / r.PageSize)
-	buf := make([]byte, frameHeader+int(most)*r.PageSize)
-	for at := pager.Pgid(0); ; {
+	frames, buffers := make(chan backupFrame), make(chan []byte, 2)
+	for range cap(buffers) {
+		buffers <- make([]byte, frameHeader+maxFrameBytes)
+	}
+	var readErr error
+	go func() {
+		defer close(frames)
+		readErr = r.readFrames(frames, buffers)
+	}()
+	defer func() {
+		close(buffers)
+		for range frames { // until the reading goroutine has ended
+		}
+	}()
+	for f := range frames {
+		if err := e.frame(f.first, f.n, f.b); err != nil {
+			return err
+		}
+		if buffers <- f.b[:cap(f.b)]; r.o.Progress != nil {
+			r.o.Progress(e.pages, r.Pages)
+		}
+	}
+	if readErr != nil {
+		return readErr
+	}
+	if err := e.end(); err != nil {
+		return err
+	}
+	r.Bytes = e.bytes
+	return nil
+}
+
+// readFrames reads the pages from the file into buffers and verifies them, until all are sent or
+// buffers is closed.
+func (r *backupRun) readFrames(frames chan<- backupFrame, buffers <-chan []byte) error {
+	v, most := r.s.pg.NewPageVerifier(), uint64(maxFrameBytes/r.PageSize)
+	first, n := r.used.Run(0, most)
+	for ; n > 0; first, n = r.used.Run(first+pager.Pgid(n), most) {
 		if err := contextErr(r.ctx); err != nil {
 			return err
 		}
-		first, n := r.used.Run(at, most)
-		if n == 0 {
-			break
+		b, ok := <-buffers
+		if !ok {
+			return nil
 		}
-		b := buf[:frameHeader+int(n)*r.PageSize]
+		b = b[:frameHeader+int(n)*r.PageSize]
 		err := r.s.pg.ReadPages(first, b[frameHeader:])
 		if err == nil {
 			err = v.Add(first, b[frameHeader:])
@@ -209,12 +250,7 @@ func (r *backupRun) stream(w io.Writer) error {
 		if err = r.closed(err); err != nil {
 			return err
 		}
-		if err := e.frame(first, n, b); err != nil {
-			return err
-		}
-		if at = first + pager.Pgid(n); r.o.Progress != nil {
-			r.o.Progress(e.pages, r.Pages)
-		}
+		frames <- backupFrame{first, n, b}
 	}
 	if err := v.End(); err != nil {
 		return err
@@ -222,10 +258,6 @@ func (r *backupRun) stream(w io.Writer) error {
 	if v.Sum() != r.sum {
 		return r.damaged(0, "some page is older than the reference to it: a lost write; Check finds it")
 	}
-	if err := e.end(); err != nil {
-		return err
-	}
-	r.Bytes = e.bytes
 	return nil
 }
 
