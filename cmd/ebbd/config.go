@@ -157,8 +157,6 @@ func (f *flags) configure(set *pflag.FlagSet, given map[string]bool, name, value
 		if level, ok := redisLevels[value]; ok {
 			value = level
 		}
-	case "timeout":
-		value = strings.TrimSuffix(value, "s") + "s" // a number of seconds
 	case "maxmemory":
 		if value == "0" {
 			return nil

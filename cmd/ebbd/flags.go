@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -70,8 +71,8 @@ func (f *flags) register(set *pflag.FlagSet) *texts {
 	set.StringVar(&t.passwordFile, "requirepass-file", "", "`file` with the password in its first line")
 	set.IntVar(&o.MaxClients, "maxclients", 10000, "most connections at the same time")
 	set.IntVar(&o.Databases, "databases", 16, "number of databases for SELECT")
-	set.DurationVar(&o.Timeout, "timeout", 0,
-		"idle `time` after which a client is disconnected, such as 5m; 0: never")
+	set.Var((*seconds)(&o.Timeout), "timeout",
+		"idle `time` after which a client is disconnected, seconds or such as 5m; 0: never")
 	t.cache = sizeFlag(set, "cache", "", "memory for pages of the store, such as 512MiB; default: "+
 		"384MiB, or a quarter of the memory of the machine if that is less")
 	t.maxBytes = sizeFlag(set, "max-bytes", "",
@@ -181,6 +182,22 @@ func readPassword(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	first, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimSuffix(first, "\r"), err
+}
+
+// seconds is a flag of a duration, of which a number alone means seconds, as in Redis.
+type seconds time.Duration
+
+func (s *seconds) String() string { return fmt.Sprint(time.Duration(*s).Seconds()) }
+func (s *seconds) Type() string   { return "time" }
+
+// Set parses 300, 5m or 1h30m.
+func (s *seconds) Set(text string) error {
+	if _, err := strconv.ParseUint(text, 10, 64); err == nil {
+		text += "s"
+	}
+	d, err := time.ParseDuration(text)
+	*s = seconds(d)
+	return err
 }
 
 // size is a flag of bytes with a unit.

@@ -74,6 +74,26 @@ func TestConfigFileSetsWhatTheCommandLineLeavesOpen(t *testing.T) {
 	}
 }
 
+// TestTimeoutsAreSecondsOrDurations: --timeout 300, as for Redis, was refused, and "timeout 5m" in a
+// configuration file was five milliseconds.
+func TestTimeoutsAreSecondsOrDurations(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ebbd.conf")
+	for text, want := range map[string]time.Duration{
+		"0": 0, "300": 5 * time.Minute, "300s": 5 * time.Minute, "5m": 5 * time.Minute,
+	} {
+		require.NoError(t, os.WriteFile(path, []byte("timeout "+text+"\n"), 0o600))
+		for _, args := range [][]string{{"--timeout", text}, {"--config", path}} {
+			f, err := parseFlags(args, io.Discard)
+			require.NoError(t, err)
+			require.Equal(t, want, f.options.Timeout, args)
+		}
+	}
+	for _, text := range []string{"", "soon", "-1", "-5m", "99999999999999999999", "9223372036855"} {
+		_, err := parseFlags([]string{"--timeout=" + text}, io.Discard)
+		require.Error(t, err, text)
+	}
+}
+
 // TestAnAddressWithAMinusIsOptional: the bind of Redis's own configuration ends with -::1, and the
 // server did not start on a machine without IPv6.
 func TestAnAddressWithAMinusIsOptional(t *testing.T) {
