@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,9 @@ type conn struct {
 	w    resp.Writer
 	unit unit // its execution is also that of reads
 
-	batch    [][][]byte // for the next commands
+	batch    [][][]byte // commands that run, or memory for the next ones
+	now      *nowWriter // nil: see detach
+	detached bool       // see detach
 	last     *command
 	deadline time.Time // of writes: see flush
 
@@ -90,6 +93,7 @@ func newConn(s *Server, nc net.Conn, id int64) *conn {
 	c.info = clientInfo{created: time.Now(), last: time.Now(), version: 2}
 	c.unit.x = execution{s: s, c: c, w: &c.w}
 	c.unit.done = make(chan struct{}, 1)
+	c.now = newNowWriter(nc)
 	return c
 }
 
@@ -109,23 +113,35 @@ func (c *conn) serve() {
 		_ = c.nc.Close()
 		c.endInbox()
 	}()
-	for !c.closing && c.serveBatch() {
-		c.rd.Release()
+	for c.serveBatch() {
+		if !c.detached {
+			c.release()
+		}
 	}
 }
 
-// serveBatch answers what has arrived; ok false: the connection has failed.
+// release ends the use of the commands of a batch.
+func (c *conn) release() {
+	clear(c.batch) // they may refer to a large buffer
+	if cap(c.batch) > retainedBatch {
+		c.batch = nil
+	}
+	c.rd.Release()
+}
+
+// serveBatch answers what has arrived; ok false: the connection ends.
 func (c *conn) serveBatch() (ok bool) {
 	batch, err := c.read()
+	c.batch = batch
+	c.monitor(batch)
 	c.out.Lock()
+	if err == nil && c.mayDetach(batch) {
+		c.detach(batch)
+		return true
+	}
 	defer c.out.Unlock()
 	if len(batch) > 0 {
-		c.monitor(batch)
 		c.run(batch)
-		clear(batch) // they may refer to a large buffer
-	}
-	if c.batch = batch; cap(batch) > retainedBatch {
-		c.batch = nil
 	}
 	if err != nil {
 		var protocol resp.ProtocolError
@@ -138,7 +154,7 @@ func (c *conn) serveBatch() (ok bool) {
 		c.s.log.Warn("client disconnected: its replies exceed the bound", "client", c.id)
 		return false
 	}
-	return c.flush() == nil
+	return c.flush() == nil && !c.closing
 }
 
 // read returns the commands that have arrived whole, at least one.
@@ -156,20 +172,33 @@ func (c *conn) read() (batch [][][]byte, err error) {
 		case len(batch) > 0:
 			return batch, nil
 		}
-		if timeout := c.s.o.Timeout; timeout > 0 {
-			deadline := time.Now().Add(timeout)
-			if c.listening() || len(c.subscribed[monitorKind]) > 0 {
-				deadline = time.Time{} // it waits for messages
-			}
-			_ = c.nc.SetReadDeadline(deadline)
-			if c.s.isClosing() {
-				return nil, io.EOF
+		err = c.receive()
+		if c.detached {
+			c.attach()
+			batch = c.batch[:0]
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				continue // it was not idle while the turn ran
 			}
 		}
-		if err := c.rd.Fill(); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
+}
+
+// receive waits for more of what the client sends.
+func (c *conn) receive() error {
+	if timeout := c.s.o.Timeout; timeout > 0 {
+		deadline := time.Now().Add(timeout)
+		if c.listening() || len(c.subscribed[monitorKind]) > 0 {
+			deadline = time.Time{} // it waits for messages
+		}
+		_ = c.nc.SetReadDeadline(deadline)
+		if c.s.isClosing() {
+			return io.EOF
+		}
+	}
+	return c.rd.Fill()
 }
 
 // run runs a batch: reads at once, and all from the first write on in a turn.
@@ -264,19 +293,19 @@ func (c *conn) note() {
 
 // flush sends the collected replies. A client that takes none of them for a while is disconnected:
 // the deadline is set again when it is a second old.
-func (c *conn) flush() error {
-	rest := c.w.Bytes()
+func (c *conn) flush() error { return c.flushFrom(0) }
+
+// flushFrom is flush of replies of which sent bytes are sent.
+func (c *conn) flushFrom(sent int) error {
+	rest := c.w.Bytes()[sent:]
 	if len(rest) == 0 {
 		return nil
 	}
 	c.s.stats.bytesWritten.Add(int64(len(rest)))
 	for len(rest) > 0 {
 		part := rest[:min(len(rest), 1<<20)]
-		if now := time.Now(); now.Sub(c.deadline) > time.Second-writeTimeout {
-			c.deadline = now.Add(writeTimeout)
-			if err := c.nc.SetWriteDeadline(c.deadline); err != nil {
-				return err
-			}
+		if err := c.extendDeadline(); err != nil {
+			return err
 		}
 		n, err := c.nc.Write(part)
 		if err != nil {
@@ -286,6 +315,16 @@ func (c *conn) flush() error {
 	}
 	c.w.Reset()
 	return nil
+}
+
+// extendDeadline gives the next write of replies its time.
+func (c *conn) extendDeadline() error {
+	now := time.Now()
+	if now.Sub(c.deadline) <= time.Second-writeTimeout {
+		return nil
+	}
+	c.deadline = now.Add(writeTimeout)
+	return c.nc.SetWriteDeadline(c.deadline)
 }
 
 // interrupt ends the wait for commands: the connection closes after those that have arrived.

@@ -116,21 +116,33 @@ func (s *testServer) settle() {
 // together has the commands of clients run in one turn, in their order.
 func (s *testServer) together(clients []*client, commands ...[]string) {
 	s.t.Helper()
-	began, release := make(chan struct{}), make(chan struct{})
+	release := s.holdTurn()
+	for i, c := range clients {
+		c.send(encode(commands[i]...))
+		s.awaitQueue(i + 1)
+	}
+	release()
+}
+
+// holdTurn has the executor wait in a turn until release is called.
+func (s *testServer) holdTurn() (release func()) {
+	began, end := make(chan struct{}), make(chan struct{})
 	go func() {
 		_ = s.exec.do(func(*kv.Tx) error {
 			close(began)
-			<-release
+			<-end
 			return nil
 		})
 	}()
 	<-began
-	for i, c := range clients {
-		c.send(encode(commands[i]...))
-		queued := func() bool { return len(s.exec.queue) == i+1 }
-		require.Eventually(s.t, queued, 20*time.Second, time.Millisecond)
-	}
-	close(release)
+	return func() { close(end) }
+}
+
+// awaitQueue waits until n units are queued.
+func (s *testServer) awaitQueue(n int) {
+	s.t.Helper()
+	queued := func() bool { return len(s.exec.queue) == n }
+	require.Eventually(s.t, queued, 20*time.Second, time.Millisecond)
 }
 
 // testWriter sends logs to the test.

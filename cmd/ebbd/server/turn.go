@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"time"
 
@@ -59,6 +60,13 @@ func newExecutor(s *Server) *executor {
 // submit runs commands of a connection in a turn and waits for its commit. It returns the number of
 // those that have run, and what the last one has become if it blocks.
 func (e *executor) submit(c *conn, commands [][][]byte) (ran int, w *waiter) {
+	e.enqueue(c, commands)
+	<-c.unit.done
+	return c.unit.ran, c.unit.x.waiter
+}
+
+// enqueue has commands of a connection run in a turn.
+func (e *executor) enqueue(c *conn, commands [][][]byte) {
 	u := &c.unit
 	u.commands, u.bytes, u.err = commands, 0, nil
 	for _, args := range commands {
@@ -68,8 +76,6 @@ func (e *executor) submit(c *conn, commands [][][]byte) (ran int, w *waiter) {
 	}
 	u.mark, u.version, u.before = c.w.Len(), c.w.Version, c.sessionState
 	e.queue <- u
-	<-u.done
-	return u.ran, u.x.waiter
 }
 
 // do runs fn in a turn.
@@ -111,6 +117,8 @@ func (e *executor) run(tick <-chan time.Time) {
 // turn runs the first unit and what else is queued in one transaction, and gives the replies back
 // when it has been committed.
 func (e *executor) turn(first *unit) {
+	// Goroutines of connections that commands have woken run first: one sync is enough for all.
+	runtime.Gosched()
 	units := []*unit{first}
 	for commands, bytes := len(first.commands), first.bytes; commands < turnCommands && bytes < turnBytes; {
 		select {
@@ -239,8 +247,8 @@ func (u *unit) dropWaiter() {
 	u.x.waiter = nil
 }
 
-// finish tells the connection that its replies are to be sent. After a failed commit each command
-// has an error instead.
+// finish sends the replies of a detached connection, and tells another one to send its own. After a
+// failed commit each command has an error instead.
 func (u *unit) finish(err error) {
 	switch {
 	case err == nil:
@@ -253,6 +261,10 @@ func (u *unit) finish(err error) {
 		for range u.commands {
 			u.x.writeError(err)
 		}
+	}
+	if c := u.x.c; c != nil && c.detached {
+		c.answer()
+		return
 	}
 	u.done <- struct{}{}
 }
