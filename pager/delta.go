@@ -276,6 +276,7 @@ func (w *flusher) mergeInto(b []byte, id Pgid, f unsafe.Pointer) error {
 	if err := w.verifyHeader(base, b); err != nil {
 		return err
 	}
+	w.dropBase(base.Pgid)
 	return w.MergeDelta(Ref{id, epoch}, b, b, changes)
 }
 

@@ -36,3 +36,17 @@ func (f *mainFile) dropFromPageCache(runs []pageRange) {
 		}
 	}
 }
+
+// dropBase removes the base of a delta that has been merged from the page cache, if memory is scarce.
+// Only snapshots read the base from now on. The system counts the read of the merge as an access, so
+// it would keep bases longer than the pages that replace them: while a checkpoint ran in a cgroup of
+// 256 MB, half of the page cache was bases.
+func (f *mainFile) dropBase(id Pgid) {
+	if !f.mapped || !f.Scarce() {
+		return
+	}
+	if b, err := f.inFile(id, f.pageSize); err == nil {
+		f.file.DontNeed(b)
+	}
+	f.file.DropCache(int64(id)*int64(f.pageSize), int64(f.pageSize))
+}

@@ -313,6 +313,9 @@ func (f *file) StartWriteBack(off, n int64) error { return f.WriteBack(off, n) }
 // CacheAhead is a hint, which changes nothing.
 func (f *file) CacheAhead(int64, int64) {}
 
+// DropCache is a hint, too.
+func (f *file) DropCache(int64, int64) {}
+
 // Grow is a truncation that makes the file longer: the space counts as used from then on, as always
 // here.
 func (f *file) Grow(size int64) error { return f.resize("grow", size, false) }

@@ -34,3 +34,9 @@ func cacheAhead(f *os.File, off, n int64) {
 		return unix.MunmapPtr(p, uintptr(hi-lo))
 	})
 }
+
+func dropCache(f *os.File, off, n int64) {
+	_ = control(f, func(fd uintptr) error { // A refusal costs memory and no more.
+		return unix.Fadvise(int(fd), off, n, unix.FADV_DONTNEED)
+	})
+}

@@ -103,3 +103,35 @@ func cachedPages(t *testing.T, name string, size int) []bool {
 	}
 	return held
 }
+
+// TestDropCacheGivesUpPagesThatNoViewMaps, one by one: what is written in one call the page cache may
+// hold in one piece, which it gives up whole or not at all.
+func TestDropCacheGivesUpPagesThatNoViewMaps(t *testing.T) {
+	if !canMap {
+		t.Skip("no maps on 32 bits")
+	}
+	page, name := os.Getpagesize(), filepath.Join(t.TempDir(), "a")
+	f, err := OS.Open(name, Write|Create)
+	require.NoError(t, err)
+	defer f.Close()
+	for i := range 8 {
+		require.NoError(t, WriteFull(f, bytes.Repeat([]byte{7}, page), int64(i*page)))
+	}
+	require.NoError(t, f.Sync()) // What is dirty stays.
+	size := 8 * page
+	f.DropCache(int64(2*page), int64(3*page))
+	if held := cachedPages(t, name, size); held[2] {
+		t.Skip("this file system keeps its pages")
+	}
+	require.Equal(t, []bool{true, true, false, false, false, true, true, true}, cachedPages(t, name, size))
+	view, err := f.Map(0, mapAlign)
+	require.NoError(t, err)
+	require.Equal(t, byte(7), view[6*page])
+	f.DropCache(int64(6*page), int64(page))
+	require.True(t, cachedPages(t, name, size)[6])
+	f.DontNeed(view[6*page : 7*page])
+	f.DropCache(int64(6*page), int64(page))
+	require.False(t, cachedPages(t, name, size)[6])
+	require.Equal(t, byte(7), view[6*page])
+	require.NoError(t, f.Unmap(view))
+}

@@ -117,6 +117,9 @@ type File interface {
 	// fault, and not each with a fault of its own. Nothing in the file changes, and nothing is
 	// promised.
 	CacheAhead(off, n int64)
+	// DropCache says that [off, off+n) will not be read soon: the system may drop the page cache of
+	// it, if no view maps it (see DontNeed). Nothing in the file changes, and nothing is promised.
+	DropCache(off, n int64)
 	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file:
 	// touching bytes past the end faults until the file has grown. off is a multiple of 64 KiB.
 	// ErrNoMap where that is not possible, for want of addresses too. The system reads no more of
