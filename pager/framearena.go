@@ -22,6 +22,7 @@ type frameArena struct {
 	mu      sync.Mutex // guards the fields below
 	free    []unsafe.Pointer
 	slabs   [][]byte
+	small   int      // slabs of which new memory is in small pages: see useSmallPages
 	uncut   []byte   // uncut part of the newest slab, or of a trimmed run
 	trimmed [][]byte // runs of frames: addresses without memory
 	inUse   atomic.Int64
@@ -58,6 +59,9 @@ func (a *frameArena) alloc() (unsafe.Pointer, error) {
 		}
 		a.slabs = append(a.slabs, slab)
 		a.uncut = slab
+		if a.short() {
+			a.useSmallPages()
+		}
 	}
 	if n := len(a.uncut); n%hugePageBytes == 0 && n > hugePageBytes && len(a.trimmed) == 0 && !a.short() {
 		a.prefault(a.uncut[hugePageBytes : 2*hugePageBytes])
@@ -104,11 +108,20 @@ func (a *frameArena) short() bool { return a.scarce != nil && a.scarce() }
 // A checkpoint beside commits leaves a few frames in use, anywhere: whole huge pages are seldom free.
 const trimRun = 8
 
+// useSmallPages ends the use of huge pages. trim releases runs of frames, of which a huge page that
+// has a frame in use gives nothing back: in a cgroup of 256 MB, 18 to 55 MB were lost so.
+func (a *frameArena) useSmallPages() {
+	for ; a.small < len(a.slabs); a.small++ {
+		offheap.UseSmallPages(a.slabs[a.small])
+	}
+}
+
 // trim releases the memory of runs of free frames. alloc reuses their addresses, the lowest first,
 // before it allocates new slabs. The uncut part stays.
 func (a *frameArena) trim() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.useSmallPages()
 	first := make(map[unsafe.Pointer]bool, len(a.slabs)) // frames at the start of a slab
 	for _, s := range a.slabs {
 		first[unsafe.Pointer(unsafe.SliceData(s))] = true
@@ -142,5 +155,5 @@ func (a *frameArena) close() {
 	for _, s := range a.slabs {
 		_ = offheap.Free(s) // no recovery from an error here
 	}
-	a.slabs, a.free, a.uncut, a.trimmed = nil, nil, nil, nil
+	a.slabs, a.free, a.uncut, a.trimmed, a.small = nil, nil, nil, nil, 0
 }

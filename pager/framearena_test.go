@@ -55,6 +55,7 @@ func TestTrimGivesRunsOfFreeFramesBack(t *testing.T) {
 		a.release(f)
 	}
 	a.trim()
+	require.Equal(t, len(a.slabs), a.small)
 	released := 0
 	for _, run := range a.trimmed {
 		require.GreaterOrEqual(t, len(run), trimRun*pageSize)

@@ -8,6 +8,9 @@ func Alloc(n int) ([]byte, error) { return make([]byte, n), nil }
 // Free releases what Alloc returned; no slice of it may be used afterwards.
 func Free([]byte) error { return nil }
 
+// UseSmallPages does nothing here.
+func UseSmallPages([]byte) {}
+
 // Release does nothing here.
 func Release([]byte) {}
 
