@@ -23,7 +23,7 @@ func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 		if pastEnd, err := tx.isPastEnd(id, changes[0].Key); err != nil {
 			return err
 		} else if pastEnd {
-			return tx.applyInOrder(id, changes, was)
+			return tx.applyAll(id, changes, was, true)
 		}
 	}
 	if w := tx.w; w != nil {
@@ -35,7 +35,7 @@ func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 			return err
 		}
 	}
-	return tx.applyAll(id, changes, was)
+	return tx.applyAll(id, changes, was, false)
 }
 
 // directReadFrom is the batch size from which on cold leaves are read from the file into their new
@@ -51,16 +51,22 @@ func (o *Options) useDirectRead(changes int) bool {
 	return changes >= directReadFrom
 }
 
-// applyAll is Apply without workers.
-func (tx *Tx) applyAll(id TreeID, changes []Change, was []Info) error {
+// applyAll is Apply without workers. leafRuns says that the changes may ascend behind all keys of
+// the tree: as long as they do, what follows the first ones is appended as leaf runs.
+func (tx *Tx) applyAll(id TreeID, changes []Change, was []Info, leafRuns bool) error {
 	for len(changes) > 0 {
 		n := min(len(changes), ApplyRows)
 		if err := tx.apply(id, changes[:n], was); err != nil {
 			return err
 		}
-		changes = changes[n:]
-		if was != nil {
-			was = was[n:]
+		changes, was = changes[n:], was[min(n, len(was)):]
+		if leafRuns = leafRuns && tx.canAppendLeafRun(changes); leafRuns {
+			n, err := tx.appendLeafRun(id, changes)
+			if err != nil {
+				return err
+			}
+			clear(was[:min(n, len(was))])
+			changes, was = changes[n:], was[min(n, len(was)):]
 		}
 	}
 	return nil

@@ -93,7 +93,7 @@ func TestBatchesBesideReaders(t *testing.T) {
 		for range 1 + rnd.IntN(3) {
 			changes := someChanges(rnd, 1+rnd.IntN(3000), rows)
 			for some := range slices.Chunk(changes, 1+rnd.IntN(3*ApplyRows)) {
-				require.NoError(t, tx.applyAll(9, some, nil))
+				require.NoError(t, tx.applyAll(9, some, nil, false))
 				for _, c := range some {
 					if delete(then, string(c.Key)); !c.Delete {
 						then[string(c.Key)] = string(c.Value)

@@ -103,10 +103,7 @@ func (c *checker) compareUsed() {
 	unknown := 0
 	c.used.Diff(c.seen, func(id pager.Pgid, used bool) bool {
 		p := Problem{
-			Kind:   "leak",
-			File:   c.s.path,
-			Page:   uint64(id),
-			Offset: -1,
+			Kind: "leak", File: c.s.path, Page: uint64(id), Offset: -1,
 			Detail: "in use by the free map, reached by nothing",
 		}
 		switch {
@@ -205,9 +202,4 @@ func (c *checker) visitProblem(p Problem) bool {
 		c.stop = true
 	}
 	return !c.stop
-}
-
-// String describes the problem and its place.
-func (p Problem) String() string {
-	return fmt.Sprintf("%s: %s: tree %d, page %d: %s", p.File, p.Kind, p.Tree, p.Page, p.Detail)
 }

@@ -55,7 +55,7 @@ func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
 		problems := 0
 		d.Check(context.Background(), func(p Problem) bool {
 			problems++
-			require.NotEmpty(t, p.String())
+			require.NotEmpty(t, p.Detail)
 			return problems < 3
 		})
 		if problems == 0 {

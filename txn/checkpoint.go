@@ -212,10 +212,8 @@ func (k *checkpointer) rotateLog(last bool) (end, cut wal.LSN, err error) {
 	if err := k.prepareLog(); err != nil {
 		return 0, 0, err
 	}
-	if cut, err = k.s.log.Rotate(); err != nil {
-		return 0, 0, k.s.logError(err)
-	}
-	return cut, cut, nil
+	cut, err = k.s.log.Rotate()
+	return cut, cut, k.s.logError(err)
 }
 
 // errStopped fails the store after a checkpoint that did not finish.
@@ -265,10 +263,7 @@ func (k *checkpointer) writePages(c *checkpointState, observer pager.CheckpointO
 		return nil // Close removes the whole log
 	}
 	k.s.log.SetFollows(uint32(c.meta.Epoch))
-	if err := k.s.log.Release(c.cut); err != nil {
-		return k.s.logError(err)
-	}
-	return nil
+	return k.s.logError(k.s.log.Release(c.cut))
 }
 
 // finish publishes that pages up to the checkpoint's epoch are in the file, and frees

@@ -3,6 +3,7 @@ package txn
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // Conditions that start a checkpoint, and waits for one.
@@ -150,14 +151,8 @@ func (k *checkpointer) waitForLog(ctx context.Context) error {
 		if log := k.s.queue.sessionLog(); limit == 0 || log == nil || k.logGrown() <= limit {
 			return nil
 		}
-		var done <-chan struct{}
-		if ctx != nil {
-			done = ctx.Done()
-		}
-		select {
-		case <-moved:
-		case <-done:
-			return ctx.Err()
+		if err := await(ctx, moved); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -189,19 +184,33 @@ func (k *checkpointer) waitForFrames(ctx context.Context) error {
 
 // waitFor waits until a lock was free, or until early, which may be nil, is closed.
 func waitFor(ctx context.Context, l, early chan struct{}) (free bool, err error) {
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done()
-	}
 	select {
 	case l <- struct{}{}:
 		<-l
 		return true, nil
 	case <-early:
 		return false, nil
-	case <-done:
+	case <-doneOf(ctx):
 		return false, ctx.Err()
 	}
+}
+
+// await waits until a channel is closed, or until ctx ends; nil: without bound.
+func await(ctx context.Context, event <-chan struct{}) error {
+	select {
+	case <-event:
+		return nil
+	case <-doneOf(ctx):
+		return ctx.Err()
+	}
+}
+
+// doneOf is ctx.Done; nil, which blocks, for a nil context.
+func doneOf(ctx context.Context) <-chan struct{} {
+	if ctx == nil {
+		return nil
+	}
+	return ctx.Done()
 }
 
 // A broadcast wakes all its waiters. The zero value is ready for use.
@@ -231,40 +240,26 @@ func (s *broadcast) send() {
 // waitGroup counts goroutines. Unlike a sync.WaitGroup it lets goroutines start during a wait. The
 // zero value has none.
 type waitGroup struct {
-	mu    sync.Mutex // guards the fields below
-	n     int
-	empty chan struct{} // closed when n becomes 0; nil: no waiters
+	n     atomic.Int64
+	empty broadcast // sent when n has become 0
 }
 
 // run calls f in a goroutine of the group.
 func (c *waitGroup) run(f func()) {
-	c.mu.Lock()
-	c.n++
-	c.mu.Unlock()
+	c.n.Add(1)
 	go func() {
-		defer c.leave()
+		defer func() {
+			if c.n.Add(-1) == 0 {
+				c.empty.send()
+			}
+		}()
 		f()
 	}()
 }
 
-func (c *waitGroup) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n--; c.n == 0 && c.empty != nil {
-		close(c.empty)
-		c.empty = nil
-	}
-}
-
 // wait returns once n has been 0.
 func (c *waitGroup) wait() {
-	c.mu.Lock()
-	if c.n > 0 && c.empty == nil {
-		c.empty = make(chan struct{})
-	}
-	empty := c.empty
-	c.mu.Unlock()
-	if empty != nil {
+	if empty := c.empty.wait(); c.n.Load() > 0 {
 		<-empty
 	}
 }

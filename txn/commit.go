@@ -109,11 +109,8 @@ func (w *writer) logCommit() (wal.LSN, error) {
 // until its hidden flag is reset. commitVersion cannot fail half way: the parts of the free map
 // that it changes were read when the pages were allocated and freed.
 func (w *writer) commitVersion(lsn wal.LSN, sync, hidden bool) *version {
-	s := w.s
-	v := &version{
-		seq: s.head.seq + 1, base: s.durable, mark: s.head.mark,
-		lsn: lsn, syncLSN: s.head.syncLSN, nextID: w.nextID, trash: w.trash, hidden: hidden,
-	}
+	s, v := w.s, w.nextVersion()
+	v.seq, v.lsn, v.hidden = v.seq+1, lsn, hidden
 	if w.tx != nil {
 		v.mark = w.tx.mark
 	}
@@ -152,18 +149,18 @@ func (w *writer) validateFreed() (err error) {
 
 // publishMaintenance publishes a new version of the same state: a transaction of the store's own.
 func (w *writer) publishMaintenance() *version {
-	h := w.s.head
-	v := &version{
-		seq:     h.seq,
-		base:    w.s.durable,
-		mark:    h.mark,
-		lsn:     h.lsn,
-		syncLSN: h.syncLSN,
-		nextID:  w.nextID,
-		trash:   w.trash,
-	}
+	v := w.nextVersion()
 	w.publishVersion(v)
 	return v
+}
+
+// nextVersion is a version of the newest commit, with the transaction's tree numbers.
+func (w *writer) nextVersion() *version {
+	h := w.s.head
+	return &version{
+		seq: h.seq, base: w.s.durable, mark: h.mark, lsn: h.lsn, syncLSN: h.syncLSN,
+		nextID: w.nextID, trash: w.trash,
+	}
 }
 
 // publishVersion accounts for the allocated and freed pages and publishes v behind the versions
@@ -220,10 +217,7 @@ func (w *writer) publishVersion(v *version) {
 
 // waitDurable returns when v may become visible, and makes it visible.
 func (s *Store) waitDurable(v *version, sync bool) error {
-	if err := s.queue.wait(v, sync); err != nil {
-		return s.logError(err)
-	}
-	return nil
+	return s.logError(s.queue.wait(v, sync))
 }
 
 // waitVisible returns when v is visible: for a transaction that began from v and changes nothing.
@@ -240,10 +234,12 @@ func (s *Store) waitVisible(v *version) error {
 	return err
 }
 
-// logError converts an error of the log, not nil, into one of the store, and fails the store if the
-// log has failed.
+// logError converts an error of the log into one of the store, and fails the store if the log has
+// failed.
 func (s *Store) logError(err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, wal.ErrUnknown):
 		_ = s.fail(err)
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -257,6 +253,9 @@ func (s *Store) logError(err error) error {
 // ErrNoSpace. Damage, a failed read of the free map and a lack of file descriptors are returned as
 // they are. Any other error fails the store.
 func (s *Store) spaceError(err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, wal.ErrBound) {
 		return fmt.Errorf("%w: %s: MaxBytes is %d, the main file has %d of them: %w", ErrNoSpace,
 			filepath.Base(s.path), s.o.MaxBytes, s.pg.Alloc.FileBytes(), err)

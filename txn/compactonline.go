@@ -333,14 +333,11 @@ func (c *compaction) cut() (shorter bool, err error) {
 		return c.explain()
 	})
 	if err == nil && ended != nil {
-		select {
-		case <-ended:
+		if err = await(c.ctx, ended); err == nil {
 			err = c.locked(func() error { // commits beside may have kept some of it
 				c.After = c.s.pg.Alloc.FileBytes()
 				return nil
 			})
-		case <-c.ctx.Done():
-			err = c.ctx.Err()
 		}
 	}
 	if err != nil || shorter {

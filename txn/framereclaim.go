@@ -28,11 +28,7 @@ type frameReclaimer struct {
 
 func (k *checkpointer) newFrameReclaimer(c *checkpointState) *frameReclaimer {
 	return &frameReclaimer{
-		s:      k.s,
-		c:      c,
-		serial: c.v.serial,
-		began:  k.s.pg.Pool.FrameBytes(),
-		deltas: len(c.pages.Deltas) > 0,
+		s: k.s, c: c, serial: c.v.serial, began: k.s.pg.Pool.FrameBytes(), deltas: len(c.pages.Deltas) > 0,
 	}
 }
 

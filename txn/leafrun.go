@@ -70,32 +70,6 @@ func (tx *Tx) isPastEnd(id TreeID, key []byte) (bool, error) {
 	return behind, tx.recordErr(err)
 }
 
-// applyInOrder is Apply of changes that may ascend behind all keys of the tree.
-func (tx *Tx) applyInOrder(id TreeID, changes []Change, was []Info) error {
-	for len(changes) > 0 {
-		n := min(len(changes), ApplyRows)
-		if err := tx.apply(id, changes[:n], was); err != nil {
-			return err
-		}
-		if changes = changes[n:]; was != nil {
-			was = was[n:]
-		}
-		if !tx.canAppendLeafRun(changes) {
-			return tx.applyAll(id, changes, was)
-		}
-		n, err := tx.appendLeafRun(id, changes)
-		if err != nil {
-			return err
-		}
-		if was != nil {
-			clear(was[:n])
-			was = was[n:]
-		}
-		changes = changes[n:]
-	}
-	return nil
-}
-
 // appendLeafRun applies the changes, from the first on, that ascend behind all keys of the tree, if
 // the insert cursor is at its last leaf. It returns their number.
 func (tx *Tx) appendLeafRun(id TreeID, changes []Change) (n int, err error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
@@ -35,7 +36,7 @@ func TestReadOnlyOpenReplaysInMemory(t *testing.T) {
 	for range 2 {
 		r, err := Open("/a.ebb", o)
 		require.NoError(t, err)
-		require.True(t, r.ReadOnly())
+		require.True(t, r.o.ReadOnly)
 		require.False(t, r.Recovery().Clean)
 		tx, err := r.Begin(nil, false)
 		require.NoError(t, err)
@@ -106,7 +107,7 @@ func TestForeignFilesAreNotWrittenTo(t *testing.T) {
 	require.ErrorIs(t, err, ErrLocked)
 	require.Equal(t, "/a.ebb", s.Path())
 	require.Equal(t, 4096, s.PageSize())
-	require.Equal(t, 1032, s.MaxKey())
+	require.Equal(t, 1032, tree.MaxKey(s.PageSize()))
 }
 
 func TestPageSizeOfAnExistingStoreCannotBeChanged(t *testing.T) {

@@ -278,11 +278,12 @@ func (tx *Tx) applyUnapplied(id TreeID, changes []Change, was []Info, left []int
 	if was != nil {
 		infos = make([]Info, len(left))
 	}
-	apply := tx.Apply
+	var err error
 	if len(left) == len(changes) {
-		apply = tx.applyAll
+		err = tx.applyAll(id, some, infos, false)
+	} else {
+		err = tx.Apply(id, some, infos)
 	}
-	err := apply(id, some, infos)
 	for i := range infos {
 		was[left[i]] = infos[i]
 	}

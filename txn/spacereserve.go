@@ -45,8 +45,5 @@ func (k *checkpointer) prepareLog() error {
 			err = k.s.log.Prepare()
 		}
 	}
-	if err != nil {
-		return k.s.logError(err)
-	}
-	return nil
+	return k.s.logError(err)
 }

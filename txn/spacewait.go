@@ -140,16 +140,7 @@ func (s *Store) awaitSpare(ctx context.Context) error {
 func (s *Store) waitForCheckpoint(ctx context.Context) error {
 	ended := s.checkpointer.ended.wait()
 	s.checkpointer.start()
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done()
-	}
-	select {
-	case <-ended:
-		return nil
-	case <-done:
-		return ctx.Err()
-	}
+	return await(ctx, ended)
 }
 
 // AwaitSpace waits for checkpoints that free space, after a transaction was refused, and says

@@ -164,17 +164,13 @@ func lock(ctx context.Context, l chan struct{}) error {
 	if tryLock(l) {
 		return nil
 	}
-	if ctx == nil {
-		l <- struct{}{}
-		return nil
-	}
-	if err := ctx.Err(); err != nil {
+	if err := contextErr(ctx); err != nil {
 		return err
 	}
 	select {
 	case l <- struct{}{}:
 		return nil
-	case <-ctx.Done():
+	case <-doneOf(ctx):
 		return ctx.Err()
 	}
 }
@@ -293,12 +289,6 @@ func (s *Store) Path() string { return s.path }
 
 // PageSize in bytes.
 func (s *Store) PageSize() int { return s.pg.PageSize() }
-
-// MaxKey is the longest key of any tree, in bytes.
-func (s *Store) MaxKey() int { return tree.MaxKey(s.pg.PageSize()) }
-
-// ReadOnly says whether the store was opened read-only.
-func (s *Store) ReadOnly() bool { return s.o.ReadOnly }
 
 // Recovery describes what Open found.
 func (s *Store) Recovery() Recovery { return s.recovery }

@@ -63,11 +63,7 @@ func (w *writer) reserveTreeTable(n int) error {
 	if there := uint64(w.trees.len()); there > s.table.Rows {
 		leaves += (there - s.table.Rows) / least
 	}
-	err := s.pg.Alloc.ReserveTreeTable(leaves + leaves/8 + uint64(s.table.Depth)) // and branches
-	if err != nil {
-		return s.spaceError(err)
-	}
-	return nil
+	return s.spaceError(s.pg.Alloc.ReserveTreeTable(leaves + leaves/8 + uint64(s.table.Depth))) // and branches
 }
 
 // Tree table row: the tree's number, big-endian, to
