@@ -15,18 +15,15 @@ import (
 
 // BackupOptions are the options of DB.Backup. The zero value makes a full backup.
 type BackupOptions struct {
-	// Since is an earlier backup of this store: the new one is an increment, which holds what
-	// changed after it. nil makes a full backup.
-	Since *BackupInfo
-	// Progress is called after each part of the stream, with bytes of pages. It may be nil.
-	Progress func(done, total int64)
+	Since    *BackupInfo             // earlier backup that an increment builds on; nil: a full backup
+	Progress func(done, total int64) // called after each part, with bytes of pages; may be nil
 }
 
 // BackupInfo describes a backup. Since needs StoreID and ID only.
 type BackupInfo struct {
 	StoreID    string    `json:"store_id"`       // of the store, 32 hexadecimal digits
-	ID         string    `json:"id"`             // of the backup: epoch of the checkpoint, and a random number
-	Base       string    `json:"base,omitempty"` // ID of the backup that an increment builds on; "": a full one
+	ID         string    `json:"id"`             // epoch of its checkpoint, and a random number
+	Base       string    `json:"base,omitempty"` // the backup that an increment builds on; ""
 	Seq        uint64    `json:"seq"`            // number of the last commit in it: see Tx.Seq
 	MadeAt     time.Time `json:"made_at"`        // by the store's clock
 	PageBytes  int64     `json:"page_bytes"`     // of the pages in the stream
@@ -40,11 +37,9 @@ type BackupInfo struct {
 // returned nil: w may have a part of it after an error, which Restore and VerifyBackup refuse.
 //
 // Backup waits for other backups' checkpoints and for the writer lock until ctx ends. Until it returns
-// the store keeps the pages of the checkpoint, so that a slow w makes the file grow as a long read
-// transaction does (Stats.PinnedBytes), and Close returns ErrTxnsOpen. It needs 1 MiB of memory, and
-// 1 bit for each page.
-//
-// Errors: ErrBackupBase if Since is none of the last 32 backups of this store, or of a copy of it;
+// the store keeps the pages of the checkpoint, as a long read transaction does (Stats.PinnedBytes), and
+// Close returns ErrTxnsOpen. It needs 1 MiB of memory, and 1 bit for each page. Errors:
+// ErrBackupBase if Since is none of the last 32 backups of this store, or of a copy of it;
 // ErrReadOnlyDB, since the store has to remember the backup: see Tx.WriteTo; ErrCorrupt; errors of w.
 func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (BackupInfo, error) {
 	if err := db.state(true); err != nil {
@@ -72,9 +67,8 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (BackupI
 // Restore makes a store at path of a full backup and its increments, in order. The store is complete
 // and verified before it appears at path: after an error or a crash there is none. It has the id,
 // the clock mark and the expiries of the one that was backed up, and its increments go on from the
-// last one restored.
-//
-// Errors: fs.ErrExist if there is a file at path, or a log of one beside it; ErrBackupBase if the
+// last one restored. Errors:
+// fs.ErrExist if there is a file at path, or a log of one beside it; ErrBackupBase if the
 // backups are not of one store, or one does not build on the one before it; ErrCorrupt for a backup
 // that was changed or cut; ErrLocked while another process creates a store at path; ErrNoSpace;
 // errors of the readers.
@@ -146,12 +140,10 @@ func (i *BackupInfo) below() (*txn.Backup, error) {
 }
 
 // WriteTo writes the state that a read transaction sees to w, as the main file of a new store: with
-// an id of its own, all rows and expiries, full pages, and no log. It opens without recovery. It is
-// the way to copy a store compacted, also one that is open read-only; a Backup is faster and has
-// increments. WriteTo does not seek in w, but reads the rows twice, once to count pages. The file is
-// complete only if the error is nil; sync it before you rely on it. It implements io.WriterTo.
-//
-// Errors: ErrInvalidOptions in a write transaction, ErrTxnDone, ErrCorrupt, errors of w.
+// an id of its own, all rows and expiries, full pages, and no log. It is the way to copy a store
+// compacted, also one that is open read-only; a Backup is faster and has increments. WriteTo does not
+// seek in w, but reads the rows twice. The file is complete only if the error is nil; sync it before
+// you rely on it. Errors: ErrInvalidOptions in a write transaction, ErrTxnDone, ErrCorrupt, those of w.
 func (tx *Tx) WriteTo(w io.Writer) (n int64, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(false); err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// Batch collects writes that Apply applies in order, as one transaction. Keys and values are
-// copied. Its own methods use the family "default". The zero Batch is empty and ready to use. A
-// Batch is not safe for concurrent use, but several goroutines may apply it at once while none adds
-// to it, and it may be applied again.
+// Batch collects writes that Apply applies in order, as one transaction, and at its instant: each is
+// that of Tx. Keys and values are copied. Its own methods use the family "default". The zero Batch is
+// empty and ready to use. A Batch is not safe for concurrent use, but several goroutines may apply it
+// at once while none adds to it, and it may be applied again.
 type Batch struct{ batchVerbs }
 
 // BatchCF adds to a batch in one family: it has the methods Delete, DeleteRange, Put, PutExpireAt and
@@ -87,16 +87,12 @@ func (b *Batch) Reset() {
 	ops.n, ops.longestKey, ops.err, ops.buf = 0, 0, nil, ops.buf[:0]
 }
 
-// Put sets key to value: permanent, or with the default ttl of the family.
 func (v *batchVerbs) Put(key, value []byte) { v.add(opPut, key, value, 0) }
 
-// PutTTL sets key to value with an expiry: ttl after the instant at which the batch is applied.
 func (v *batchVerbs) PutTTL(key, value []byte, ttl time.Duration) {
 	v.add(opPutTTL, key, value, int64(ttl))
 }
 
-// PutExpireAt sets key to value with the expiry at, which must be after the instant at which the
-// batch is applied.
 func (v *batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 	ms, ok := ttl.CeilMs(at)
 	if !ok { // Out of range: invalid at every instant, as one too far in the past is.
@@ -105,11 +101,8 @@ func (v *batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 	v.add(opPutExpireAt, key, value, ms)
 }
 
-// Delete removes key.
 func (v *batchVerbs) Delete(key []byte) { v.add(opDelete, key, nil, 0) }
 
-// DeleteRange removes the keys of [lo, hi) that exist when the batch is applied. An empty bound is
-// no bound.
 func (v *batchVerbs) DeleteRange(lo, hi []byte) { v.add(opDeleteRange, lo, hi, 0) }
 
 func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {

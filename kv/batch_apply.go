@@ -13,10 +13,9 @@ import (
 // of the batch is the error of Apply, and nothing is applied.
 //
 // For many scattered rows a batch is faster than the same calls on a Tx: it prefetches the pages of
-// several rows at a time, and waits once for all of them. From 128 rows on, in a large family, idle
-// processors apply parts of it. With Durability NoSync, rows in ascending order behind all others of
-// their family are written once, without a copy in the log: from some twenty kilobytes on, and
-// unless MaxBytes is set.
+// several rows at a time, and from 128 rows on, in a large family, idle processors apply parts of it.
+// With NoSync, some twenty kilobytes of rows in ascending order behind all others of their family are
+// written once, without a copy in the log, unless MaxBytes is set.
 func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if err := db.state(true); err != nil {
 		return err

@@ -18,9 +18,8 @@ import (
 // the sequence may reuse them. It holds the writer lock; ctx bounds the wait for it.
 //
 // In a family with a default ttl each row gets that ttl. Such rows go through the log, as one
-// transaction.
-//
-// Errors: ErrCFNotFound, ErrCFNotEmpty, ErrKeyOrder, ErrKeyEmpty, ErrKeyTooLarge, ErrValueTooLarge.
+// transaction. Errors:
+// ErrCFNotFound, ErrCFNotEmpty, ErrKeyOrder, ErrKeyEmpty, ErrKeyTooLarge, ErrValueTooLarge.
 func (db *DB) BulkLoad(
 	ctx context.Context, family string, sorted iter.Seq2[[]byte, []byte],
 ) (rows int64, err error) {
@@ -44,9 +43,6 @@ func (db *DB) BulkLoad(
 
 // errMoved says that the family was replaced or filled between the check of it and the load.
 var errMoved = errors.New("kv: family was replaced or filled meanwhile")
-
-// loadStopped is the panic that ends a load from within its sequence, which cannot return an error.
-type loadStopped struct{ err error }
 
 func (db *DB) bulkLoad(
 	ctx context.Context, family string, sorted iter.Seq2[[]byte, []byte], look func(func(*Tx) error) error,
@@ -83,18 +79,9 @@ func (db *DB) bulkLoad(
 		db.clock.stamp(tx)
 		return nil
 	}
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case loadStopped:
-			rows, err = 0, r.err
-		default:
-			panic(r)
-		}
-	}()
 	var n uint64
 	err = db.guarded(func() (err error) {
-		n, err = db.store.BulkLoad(ctx, prepare, id, db.checkRows(sorted))
+		n, err = db.store.BulkLoad(ctx, prepare, id, db.checkedRows(sorted))
 		return err
 	})
 	// The order of keys is right, but the family has rows.
@@ -146,23 +133,25 @@ func mustBeEmpty(tx *txn.Tx, f *cf.Family) error {
 	return nil
 }
 
-// checkRows passes valid rows on, and stops the load at the first invalid one.
-func (db *DB) checkRows(sorted iter.Seq2[[]byte, []byte]) iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
+// checkedRows adds the rows to a load, up to the first invalid one.
+func (db *DB) checkedRows(sorted iter.Seq2[[]byte, []byte]) txn.Rows {
+	return func(add func(key, value []byte, tag int64) error) error {
 		for key, value := range sorted {
+			err := checkKey(key, db.maxKey)
+			if err == nil {
+				err = checkValue(value)
+			}
 			if db.readersEnded.Load() {
-				panic(loadStopped{ErrClosed})
+				err = ErrClosed
 			}
-			if err := checkKey(key, db.maxKey); err != nil {
-				panic(loadStopped{err})
+			if err == nil {
+				err = add(key, value, 0)
 			}
-			if err := checkValue(value); err != nil {
-				panic(loadStopped{err})
-			}
-			if !yield(key, value) {
-				return
+			if err != nil {
+				return err
 			}
 		}
+		return nil
 	}
 }
 

@@ -52,9 +52,8 @@ func (p Problem) String() string {
 // expiry indexes of each family agree. It yields each finding; a sound store has none. If ctx ends,
 // the last Problem is of kind "incomplete"; on a closed store there is one of kind "closed".
 //
-// It takes the writer lock for a moment. Checkpoints wait until it ends, and writers wait for them if
-// Options.CacheBytes or MaxBytes is exhausted meanwhile. So the body of the loop must not write to
-// the store: collect the problems, and act afterwards.
+// It takes the writer lock for a moment. Checkpoints wait until it ends, and writers may wait for them:
+// so the body of the loop must not write to the store.
 func (db *DB) Check(ctx context.Context) iter.Seq[Problem] {
 	ctx = background(ctx)
 	return func(yield func(Problem) bool) {
@@ -136,7 +135,8 @@ func (db *DB) checkExpiry(ctx context.Context, yield func(Problem) bool) (more b
 	_ = cf.Each(tx, func(f *cf.Family) bool {
 		_ = ttl.Check(ctx, tx, f, func(bad *badfile.Error) bool {
 			more = yield(
-				Problem{Kind: "expiry", Family: f.Name, File: db.store.Path(), Offset: -1, Detail: bad.Detail},
+				Problem{Kind: "expiry", Family: f.Name, File: db.store.Path(), Offset: -1,
+					Detail: bad.Detail},
 			)
 			return more
 		})

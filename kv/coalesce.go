@@ -250,7 +250,7 @@ func (s *oneShot) lead(me *writeRequest) writeResult {
 	defer changes.release(len(me.group))
 	if tx.applyGroup(me.group, changes[:]) > 0 {
 		if err = tx.commit(nil); err != nil && !errors.Is(err, ErrCommitUnknown) {
-			runSeparately(me.group)
+			setSeparate(me.group, true)
 		}
 	}
 	me.complete(requestDone, err)
@@ -291,7 +291,7 @@ func (s *oneShot) handOff(me *writeRequest) {
 		result = requestCommitted
 	case errors.Is(me.inner.Err(), txn.ErrUnknown):
 		result, err = requestDone, fromBelow(me.inner.Err())
-		markUnknown(me.group)
+		setSeparate(me.group, false) // The next Open may find these writes, whatever was marked before.
 	}
 	me.complete(result, err)
 	s.db.writes.transactionEnded(me)
@@ -311,7 +311,7 @@ func (tx *Tx) applyGroup(group []*writeRequest, changes []ttl.Change) (done int)
 		before := inner.Bytes()
 		left := maxGroupBytes - before
 		if left < 0 {
-			runSeparately(rest)
+			setSeparate(rest, true)
 			return done
 		}
 		n := 1
@@ -331,7 +331,7 @@ func (tx *Tx) applyGroup(group []*writeRequest, changes []ttl.Change) (done int)
 		case unchanged:
 			rest[0].separate = true
 		default:
-			runSeparately(group)
+			setSeparate(group, true)
 			return 0
 		}
 		rest = rest[n:]
@@ -345,17 +345,10 @@ func rowsOf(group []*writeRequest, family string) bool {
 		func(one *writeRequest) bool { return one.call != nil || one.family != family })
 }
 
-// runSeparately marks writes to be run alone.
-func runSeparately(some []*writeRequest) {
+// setSeparate marks writes to be run alone, or not.
+func setSeparate(some []*writeRequest, separate bool) {
 	for _, one := range some {
-		one.separate = true
-	}
-}
-
-// markUnknown marks writes that must not be retried, whatever was marked before.
-func markUnknown(all []*writeRequest) {
-	for _, one := range all {
-		one.separate = false // The next Open may find the write.
+		one.separate = separate
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 type Codec[T any] interface {
 	// Append appends the encoding of v to dst and returns the extended slice.
 	Append(dst []byte, v T) ([]byte, error)
-
 	// Decode returns the value that b encodes, all of it. The value does not refer to b.
 	Decode(b []byte) (T, error)
 }
@@ -24,17 +23,13 @@ type Codec[T any] interface {
 var (
 	// String encodes a string as its bytes.
 	String Codec[string] = stringCodec{}
-
 	// Bytes encodes a byte slice as itself. Decode copies.
 	Bytes Codec[[]byte] = bytesCodec{}
-
 	// Uint64 encodes a number in 8 bytes, big-endian.
 	Uint64 Codec[uint64] = uint64Codec{}
-
 	// Int64 encodes a number in 8 bytes, big-endian, with the sign bit flipped. A counter of
 	// Increment has another encoding.
 	Int64 Codec[int64] = int64Codec{}
-
 	// Time encodes an instant, to the nanosecond, in 12 bytes: Unix seconds as Int64 does, then
 	// nanoseconds. The location is not kept: Decode returns UTC.
 	Time Codec[time.Time] = timeCodec{}
@@ -143,7 +138,6 @@ func (jsonCodec[T]) Decode(b []byte) (T, error) {
 	return v, err
 }
 
-// Append implements Codec.
 func (c PairCodec[A, B]) Append(dst []byte, v Tuple[A, B]) ([]byte, error) {
 	dst, err := c.appendFirst(dst, v.First)
 	if err != nil {
@@ -168,7 +162,6 @@ func (c PairCodec[A, B]) appendFirst(dst []byte, v A) ([]byte, error) {
 	return append(dst, 0, 1), nil
 }
 
-// Decode implements Codec.
 func (c PairCodec[A, B]) Decode(b []byte) (v Tuple[A, B], err error) {
 	first, rest, err := c.split(b)
 	if err != nil {

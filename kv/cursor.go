@@ -9,13 +9,11 @@ import (
 
 // Cursor walks the rows of a family within bounds, in both directions. It belongs to its
 // transaction, which may change the family meanwhile: the cursor's position is a key. Key and value
-// slices are read-only and valid until the next move, and at most until the transaction ends:
-// afterwards the store may reuse or unmap their memory, and a program that still reads them may be
-// killed by a fault. Copy them to keep them.
+// slices are read-only and valid until the next move, and at most until the transaction ends.
 //
-// A new cursor has no position: Next moves to the first row, Prev to the last. A cursor that has
-// walked off an end stays there, and the opposite move returns to the row at that end. An error ends
-// the cursor for good, and is the transaction's error, too.
+// Each move says whether it has found a row. A new cursor has no position: Next moves to the first
+// row, Prev to the last. A cursor that has walked off an end stays there, and the opposite move
+// returns to the row at that end. An error ends the cursor for good, and is the transaction's error.
 //
 // The end of its transaction ends a cursor: it is on no row, Key and Value are nil, moves return
 // false, and Err is ErrTxnDone, or ErrClosed if Shutdown ended the transaction. If the cursor had
@@ -84,22 +82,18 @@ func (v *verbs) CursorIn(o ScanOptions) *Cursor {
 	return c
 }
 
-// First moves to the first row and says whether there is one.
 func (c *Cursor) First() bool { return c.move(toFirst, nil) }
 
-// Last moves to the last row and says whether there is one.
 func (c *Cursor) Last() bool { return c.move(toLast, nil) }
 
-// Next moves to the next row and says whether there is one.
 func (c *Cursor) Next() bool { return c.move(toNext, nil) }
 
-// Prev moves to the previous row and says whether there is one.
 func (c *Cursor) Prev() bool { return c.move(toPrev, nil) }
 
-// Seek moves to the first row at or above key and says whether there is one. An empty key is First.
+// Seek moves to the first row at or above key. An empty key is First.
 func (c *Cursor) Seek(key []byte) bool { return c.move(toSeek, key) }
 
-// SeekBefore moves to the last row below key and says whether there is one. An empty key is Last.
+// SeekBefore moves to the last row below key. An empty key is Last.
 func (c *Cursor) SeekBefore(key []byte) bool { return c.move(toSeekBefore, key) }
 
 // Valid says whether the cursor is on a row, in a transaction that has not ended.

@@ -1,39 +1,39 @@
 package kv
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/ebbkv/ebb/txn"
+)
 
 // Damage is a part of a range that could not be read: see Tx.OnDamage.
 type Damage struct {
-	// Family is the name of the family; "" for ListCFs, whose rows are families.
-	Family string
-	// Lower and Upper bound the keys of lost rows: they are in [Lower, Upper), nil being no bound.
-	// Ranges by expiry do not know them.
-	Lower, Upper []byte
+	Family       string // its name; "" for ListCFs, whose rows are families
+	Lower, Upper []byte // keys of lost rows are in [Lower, Upper), nil: no bound, or a range by expiry
 	// Rows is the number of rows stored there, an upper bound of the rows that the range skipped:
 	// expired rows count, and so do those of a page that reaches beyond the bounds of the range.
 	Rows int64
-	// Key is set if only a value is lost: the range yields this key with a nil value.
-	Key []byte
-	// Err is the cause and its place: as a rule a *CorruptError, or an I/O error.
-	Err error
+	Key  []byte // set if only its value is lost: the range yields it with a nil value
+	Err  error  // the cause and its place: as a rule a *CorruptError, or an I/O error
 }
 
-// OnDamage makes the ranges and cursors of this read transaction, and ListCFs, continue behind
-// unreadable pages. fn is called for each such page before the row behind it, and may keep the
-// slices until the transaction ends. If it returns false the range ends with the damage as its
-// error, as it does without OnDamage. fn may use the transaction. Set it before the range begins;
-// nil removes it.
-//
-// A range with OnDamage yields every readable row, and no other: these and the Rows of the damages
-// together are the stored rows. Calls for one key still return damage as an error, and then the
-// transaction is dead. A write transaction never calls fn: writes must not depend on half of the
-// stored rows.
+// OnDamage makes the ranges and cursors of this read transaction that begin later, and ListCFs,
+// continue behind unreadable pages; nil ends that. fn is called for each such page before the row
+// behind it, and may use the transaction. If it returns false the range ends with the damage as its
+// error. Every readable row comes, and no other: these and the Rows of the damages are all stored
+// rows. Calls for one key still return damage as an error, and then the transaction is dead. A write
+// transaction never calls fn: writes must not depend on half of the stored rows.
 func (tx *Tx) OnDamage(fn func(Damage) bool) {
 	tx.lock()
 	defer tx.unlock()
 	if !tx.writable {
 		tx.onDamage = fn
 	}
+}
+
+// damageOf is the damage of a gap.
+func damageOf(g txn.Gap) *Damage {
+	return &Damage{Lower: g.Lower, Upper: g.Upper, Rows: int64(g.Rows), Err: fromBelow(g.Err)}
 }
 
 // recordGap records damage that kept the inner cursor from its next row, if the cursor may continue
@@ -43,14 +43,10 @@ func (c *Cursor) recordGap(forward bool) {
 	if !ok {
 		return
 	}
-	d := &Damage{
-		Family: c.v.fam.Name,
-		Lower:  g.Lower,
-		Upper:  g.Upper,
-		Rows:   int64(g.Rows),
-		Err:    fromBelow(g.Err),
-	}
-	if c.hi != nil && bytes.Compare(d.Lower, c.hi) >= 0 || d.Upper != nil && bytes.Compare(d.Upper, c.lo) <= 0 {
+	d := damageOf(g)
+	d.Family = c.v.fam.Name
+	if c.hi != nil && bytes.Compare(d.Lower, c.hi) >= 0 || d.Upper != nil &&
+		bytes.Compare(d.Upper, c.lo) <= 0 {
 		return
 	}
 	if bytes.Compare(d.Lower, c.lo) < 0 {

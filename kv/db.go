@@ -13,9 +13,11 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// DB is an open store. It is safe for concurrent use. Its methods for keys are one-shot
-// transactions on the family "default": a read uses the newest visible snapshot, a write is one
-// commit, which concurrent writes may share.
+// DB is an open store. It is safe for concurrent use. A method without a comment is that of Tx with
+// the same name, in a transaction of its own, with the same errors. Those for keys use the family
+// "default": a read uses the newest visible snapshot and returns copies; a write has the store's
+// durability, may share its transaction with concurrent writes, and waits for other writers without
+// bound.
 type DB struct {
 	oneShot
 

@@ -14,26 +14,22 @@ import (
 // instant, and returns their number: those whose newest possible row is older than the retention. A
 // drop costs the same for any number of rows; the pages are freed later, in bounded steps. OnDrop is
 // called first; its error undoes the whole call. ctx is checked before each OnDrop; nil means
-// context.Background. PurgeExpired drops due partitions, too.
-//
-// Errors: ErrNotPartitioned, ErrClockJump (see PurgeOptions.Force), those of OnDrop and of ctx.
+// context.Background. PurgeExpired drops due partitions, too. Errors:
+// ErrNotPartitioned, ErrClockJump (see PurgeOptions.Force), those of OnDrop and of ctx.
 func (c *CF) DropExpired(ctx context.Context) (partitions int, err error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if err := c.readyToDrop(); err != nil {
 		return 0, err
 	}
-	if err := c.tx.db.mayDelete(false); err != nil {
-		return 0, err
-	}
-	s, err := c.tx.dropDue(ctx, []*familyView{&c.familyView})
+	s, err := c.tx.dropDue(background(ctx), []*familyView{&c.familyView})
 	return s.partitions, err
 }
 
 func (c *CF) readyToDrop() (err error) {
 	defer c.tx.leave(c.tx.enter(), &err)
-	return c.readyTimed(true)
+	if err := c.readyTimed(true); err != nil {
+		return err
+	}
+	return c.tx.db.mayDelete(false)
 }
 
 // DropExpired is CF.DropExpired in a transaction of its own, with the store's durability. Without a
@@ -158,14 +154,11 @@ func (v *familyView) drop(list []cf.Partition) (s purgeStep, err error) {
 
 // dropPartitions runs the transaction of one purge that drops the due partitions of p.fam.
 func (p *purger) dropPartitions() error {
-	tx := newTx(p.db)
-	if err := tx.start(p.ctx, true); err != nil {
+	tx, err := p.begin()
+	if err != nil {
 		return err
 	}
 	defer tx.finish(ErrTxnDone)
-	p.now = p.db.clock.clamp(p.now)
-	tx.nowMs, tx.timed = p.now, true
-	p.db.clock.stamp(tx.inner)
 	found, err := p.lookup(tx)
 	if err != nil || !found {
 		return err

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ebbkv/ebb/internal/openhook"
 )
 
 // Errors pass up through several packages, each of which adds its own words. The text for the user
@@ -50,7 +52,8 @@ func plainText(text string, skip func(part string) (string, bool)) string {
 		var parts []string
 		said := map[string]bool{}
 		for j, part := range strings.Split(line, ": ") {
-			if first := i == 0 && j == 0 && part == "kv" && skip == nil; slices.Contains(packages, part) && !first {
+			if first := i == 0 && j == 0 && part == "kv" &&
+				skip == nil; slices.Contains(packages, part) && !first {
 				continue
 			}
 			if kind, ok := sayings[part]; ok {
@@ -112,11 +115,11 @@ func (e *openError) Error() string {
 	})
 }
 
-// OpenError maps an error of the lower packages from opening the store at path as Open does. It is
-// for the tools of this repository.
-func OpenError(path string, err error) error {
-	if err == nil {
-		return nil
+func init() {
+	openhook.OpenError = func(path string, err error) error {
+		if err == nil {
+			return nil
+		}
+		return &openError{path, path, fromBelow(err)}
 	}
-	return &openError{path, path, fromBelow(err)}
 }

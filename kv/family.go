@@ -14,8 +14,8 @@ import (
 type CF struct{ txMethods }
 
 // Family is a column family outside of transactions. It has the one-shot methods that *DB has for
-// the keys of "default": those of CF without ranges and cursors. Each looks the family up by its
-// name. A Family is safe for concurrent use.
+// the keys of "default"; a method without a comment is that of CF in a transaction of its own. Each
+// looks the family up by its name. A Family is safe for concurrent use.
 type Family struct{ dbMethods }
 
 // Aliases: documentation lists the methods of an embedded unexported struct with each type that
@@ -234,10 +234,7 @@ func (tx *Tx) listCFs(damage *[]*Damage) (names []string, err error) {
 	}
 	var lost func(txn.Gap)
 	if tx.onDamage != nil {
-		lost = func(g txn.Gap) {
-			*damage = append(*damage,
-				&Damage{Lower: g.Lower, Upper: g.Upper, Rows: int64(g.Rows), Err: fromBelow(g.Err)})
-		}
+		lost = func(g txn.Gap) { *damage = append(*damage, damageOf(g)) }
 	}
 	err = cf.EachOver(tx.inner, lost, func(f *cf.Family) bool {
 		names = append(names, f.Name)
@@ -246,12 +243,11 @@ func (tx *Tx) listCFs(damage *[]*Damage) (names []string, err error) {
 	return names, fromBelow(err)
 }
 
-// CreateCF is Tx.CreateCF in a transaction of its own.
 func (db *DB) CreateCF(name string, o CFOptions) error {
 	return db.Update(func(tx *Tx) error { return tx.CreateCF(name, o) })
 }
 
-// EnsureCF is Tx.EnsureCF in a transaction of its own; if the family exists, in a read transaction.
+// EnsureCF is Tx.EnsureCF in a transaction of its own: a read transaction if the family exists.
 func (db *DB) EnsureCF(name string, o CFOptions) error {
 	if err := db.state(true); err != nil {
 		return err
@@ -280,12 +276,10 @@ func (tx *Tx) hasCF(name string) (ok bool, err error) {
 	return err == nil, err
 }
 
-// AlterCF is Tx.AlterCF in a transaction of its own.
 func (db *DB) AlterCF(name string, o CFOptions) error {
 	return db.Update(func(tx *Tx) error { return tx.AlterCF(name, o) })
 }
 
-// CFOptions is Tx.CFOptions in a transaction of its own.
 func (db *DB) CFOptions(name string) (o CFOptions, err error) {
 	err = db.View(func(tx *Tx) error {
 		o, err = tx.CFOptions(name)
@@ -294,17 +288,14 @@ func (db *DB) CFOptions(name string) (o CFOptions, err error) {
 	return o, err
 }
 
-// DropCF is Tx.DropCF in a transaction of its own.
 func (db *DB) DropCF(name string) error {
 	return db.Update(func(tx *Tx) error { return tx.DropCF(name) })
 }
 
-// RenameCF is Tx.RenameCF in a transaction of its own.
 func (db *DB) RenameCF(old, new string) error {
 	return db.Update(func(tx *Tx) error { return tx.RenameCF(old, new) })
 }
 
-// ListCFs is Tx.ListCFs in a transaction of its own.
 func (db *DB) ListCFs() (names []string, err error) {
 	err = db.View(func(tx *Tx) error {
 		names, err = tx.ListCFs()

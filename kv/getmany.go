@@ -101,8 +101,8 @@ func (v *verbs) lookUp(keys [][]byte, found *[txn.GetManyKeys]txn.Lookup, copied
 	return nil
 }
 
-// GetMany is Tx.GetMany in a transaction of its own: values[i] is a copy of the value of keys[i], or
-// nil if the key is absent or expired. All values are of one snapshot and one instant.
+// GetMany returns in values[i] a copy of the value of keys[i], nil if the key is absent or expired.
+// All values are of one snapshot and one instant.
 func (s *oneShot) GetMany(keys [][]byte) (values [][]byte, err error) {
 	return readOnce(s, func(v *verbs) ([][]byte, error) { return v.getManyCopies(keys) })
 }

@@ -18,9 +18,8 @@ import (
 // Open opens the store at path, and creates it if it is absent. An empty file counts as absent; with
 // ReadOnly or MustExist, as damaged. nil options mean: every commit is durable, and an idle store
 // has no goroutine. The log files lie beside the main file, under the same name with a suffix. Open
-// resolves symbolic links.
-//
-// Errors: ErrInvalidOptions, ErrInvalidPath; fs.ErrNotExist for a missing directory, and for a
+// resolves symbolic links. Errors:
+// ErrInvalidOptions, ErrInvalidPath; fs.ErrNotExist for a missing directory, and for a
 // missing file with ReadOnly or MustExist; fs.ErrPermission; ErrLocked; ErrNotDatabase; ErrVersion;
 // ErrCorrupt; ErrNoSpace; or the I/O error itself. An Open that fails leaves no new files behind.
 func Open(path string, opts *Options) (*DB, error) {

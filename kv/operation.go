@@ -25,13 +25,10 @@ const (
 
 // apply runs the operation alone. One-shot writes are operations of three kinds.
 func (op *operation) apply(v *verbs) error {
-	switch op.kind {
-	case opDelete:
+	if op.kind == opDelete {
 		return v.Delete(op.first)
-	case opPutTTL:
-		return v.PutTTL(op.first, op.second, time.Duration(op.when))
 	}
-	return v.Put(op.first, op.second)
+	return v.putRow(op.first, op.second, op.kind, op.when)
 }
 
 // applyAll applies operations on rows of one family, maxChanges at most. It checks the state of the

@@ -44,79 +44,59 @@ const (
 // Options of a store. Zero fields mean defaults. Open returns ErrInvalidOptions, with the name of
 // the field, for an invalid value.
 type Options struct {
-	// ReadOnly opens with a shared lock. The log of a store that was not closed cleanly is replayed
-	// in memory; no byte is written. AutoPurge contradicts it. Bounds, durability and callbacks are
-	// accepted and have no effect.
-	ReadOnly bool
-	// MustExist makes Open fail with an error that is fs.ErrNotExist instead of creating a store.
-	MustExist bool
-	// LockTimeout is how long Open waits for another holder of the store; 0: it fails at once with
-	// ErrLocked.
-	LockTimeout time.Duration
-	// Durability is the default of each commit: Sync or NoSync.
-	Durability Durability
-	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. For an
-	// existing store: 0 or its own page size.
+	// ReadOnly opens with a shared lock and writes no byte: the log of a store that was not closed
+	// cleanly is replayed in memory. Bounds, durability and callbacks have no effect.
+	ReadOnly    bool
+	MustExist   bool          // Open returns an error that is fs.ErrNotExist instead of creating a store
+	LockTimeout time.Duration // how long Open waits for another holder of the store; 0: not at all
+	Durability  Durability    // the default of each commit: Sync or NoSync
+	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. An existing
+	// one has its own, which is the only other value than 0.
 	PageSize int
-	// CacheBytes bounds the memory of page frames, in bytes; 0: 384 MiB, or a quarter of the memory
-	// limit of the process (cgroup, GOMEMLIMIT, machine) if that is less: see Stats. An open
-	// transaction and a running checkpoint may exceed it for a while: docs/tuning.md.
+	// CacheBytes bounds the memory of page frames, with exceptions for a while: docs/tuning.md; 0: 384
+	// MiB, or a quarter of the memory limit of the process (cgroup, GOMEMLIMIT, machine) if less.
 	CacheBytes int64
-	// FileMode of created files, log segments and temporary files included, before the umask; 0:
-	// 0600. It has permission bits only, and the owner's read and write bits are required. Existing
-	// files keep their modes. Windows has no such bits.
+	// FileMode of created files, before the umask; 0: 0600. It has permission bits only, the owner's
+	// for reading and writing among them. Existing files keep theirs. Windows has no such bits.
 	FileMode fs.FileMode
-	// MaxBytes bounds main file and log together, in bytes; 0: no bound. A write waits for a
-	// checkpoint that makes space for it. It returns ErrNoSpace if it does not fit beside the stored
-	// rows and the pages of snapshots: from about two thirds of MaxBytes on, since the log has
-	// a quarter, see docs/tuning.md. A large Update may be refused once before that. Deletes still
-	// work at the bound. Main file and log may exceed it by a thirty-second, and by more after a very
-	// large transaction of deletes.
+	// MaxBytes bounds main file and log together, but for a thirty-second; 0: no bound. A write waits
+	// for a checkpoint that makes space for it. It returns ErrNoSpace if it does not fit beside the
+	// stored rows and the pages of snapshots: from about two thirds of MaxBytes on. Deletes still
+	// work. See docs/tuning.md.
 	MaxBytes int64
-	// CheckpointBytes of log start a checkpoint; so does a quarter as much of dirty pages, if rows
-	// in ascending order have filled most of them. 0: chosen from the store's size, see
-	// docs/tuning.md.
+	// CheckpointBytes of log start a checkpoint, or a quarter as much of pages that rows in ascending
+	// order have filled. 0: chosen from the store's size, see docs/tuning.md.
 	CheckpointBytes int64
 	// Clock is read once per transaction, to whole milliseconds. Any call may call it, also with the
 	// writer lock held; it must not call the store. nil: the system's clock.
 	Clock func() time.Time
-	// MaxClockStep is the largest step back of the clock during which the store's time stands still
-	// until the clock has caught up; a larger step is followed. 0: one minute.
+	// MaxClockStep is the largest step back of the clock that the store waits out, with its time
+	// standing still; a larger step is followed. 0: one minute.
 	MaxClockStep time.Duration
-	// MaxTxnBytes bounds the log bytes of one transaction (ErrTxnTooLarge); 0: 4 GiB.
-	MaxTxnBytes int64
+	MaxTxnBytes  int64 // bounds the log bytes of one transaction (ErrTxnTooLarge); 0: 4 GiB
 	// OnExpire is called for every expired key before a purge or an eviction deletes it, in the
 	// transaction that deletes it. An error rolls that batch back; later it is called again for the
 	// same keys. Any call that reads or writes may call it. It must not call the store, and may use
 	// the slices only until it returns.
 	OnExpire func(cf string, key, value []byte) error
 	// OnExpireTx is OnExpire with the transaction, through which it may read and write: a place to
-	// delete rows that depend on the expired one. It is called when the row of key is deleted, after
-	// OnExpire, and once for each expired row: by purges in the order of expiry, by evictions, and
-	// also by a put, delete, Increment or compare-and-swap of one key that finds an expired row in
-	// its place, before that call does anything else. Calls on a whole range or family (DeleteRange,
-	// DeletePrefix, Clear, DropCF) do not call it: purge in the same transaction first. See OnDrop
-	// for time-partitioned families.
+	// delete rows that depend on the expired one. It is called after the row was deleted, once: by
+	// purges, evictions, and writes of one key that find an expired row in its place, before they do
+	// anything else. Calls on a range or a family do not call it: purge in the same transaction first.
 	//
-	// An error, or a panic, undoes the batch of the purge or eviction, or the one call, which returns
-	// it; later it is called again for the same rows. It may use the slices until it returns. It must
-	// use the store through tx only, and may not commit or roll back tx, change families, or purge
-	// (ErrInvalidOptions). Writes of its own that find other expired rows call it for these, up to
-	// 1000 calls deep. What it writes counts for MaxTxnBytes.
+	// An error, or a panic, undoes the batch or the write, which returns it. It must use the store
+	// through tx only, and may not commit or roll back tx, change families, or purge
+	// (ErrInvalidOptions). docs/ttl.md has the details.
 	OnExpireTx func(tx *Tx, cf string, key, value []byte) error
 	// OnDrop is called for each due partition of a time-partitioned family before it is dropped, in
 	// the transaction that drops it: a place for rollups. Its rows have timestamps in [from, to).
 	// tx may read and write, and until OnDrop returns it shows the rows of the partition, which are
 	// expired. An error undoes all drops of that call; the next call repeats OnDrop.
 	// It must not drop partitions itself (ErrInvalidOptions). Clear and DropCF do not call it.
-	OnDrop func(tx *Tx, cf string, from, to time.Time) error
-	// AutoPurge purges in the background. nil: no background goroutine. With ReadOnly it is
-	// ErrInvalidOptions.
-	AutoPurge *AutoPurge
-	// Logger gets failures, clock steps, recoveries, and, at level Debug, checkpoints. nil: no log.
-	Logger *slog.Logger
-	// Events are callbacks for events of the store. nil: none.
-	Events *Events
+	OnDrop    func(tx *Tx, cf string, from, to time.Time) error
+	AutoPurge *AutoPurge   // purges in the background; nil: no goroutine. It contradicts ReadOnly
+	Logger    *slog.Logger // gets failures, clock steps, recoveries, and, at level Debug, checkpoints
+	Events    *Events      // callbacks for events of the store
 }
 
 // Events are called after the event, in the goroutine that did the work, which waits for them. No
@@ -125,10 +105,8 @@ type Options struct {
 // skipped.
 type Events struct {
 	// CommitGroup reports commits that shared one write of the log, its size in bytes, and, if
-	// durable, one sync. The log of a large transaction takes several writes: commits is 0 for those
-	// before the last, which Stats.Groups does not count. took ends when the calls that waited for
-	// the write are notified; for a batch that is applied while its record is written, when both are
-	// done.
+	// durable, one sync; took ends when they return. The log of a large transaction takes several
+	// writes: commits is 0 for those before the last, which Stats.Groups does not count.
 	CommitGroup func(commits int, bytes int64, took time.Duration)
 	// Checkpoint reports pages written to the main file, or the error. The checkpoint of Close is
 	// reported once, if it writes pages; those that end a recovery or a BulkLoad are not.
@@ -136,8 +114,7 @@ type Events struct {
 	// Purge reports a purge of one family that deleted keys or failed, with its result. Purges
 	// inside a transaction and evictions are not reported.
 	Purge func(cf string, r PurgeResult, took time.Duration, err error)
-	// ClockStep reports that the clock was set back by more than Options.MaxClockStep, and that the
-	// store followed it.
+	// ClockStep reports a step back of the clock that the store follows: see Options.MaxClockStep.
 	ClockStep func(back time.Duration)
 	// Failure reports the first failed write, after which every write returns ErrFailed.
 	Failure func(err error)
@@ -151,36 +128,29 @@ type AutoPurge struct {
 	Batch    int           // keys of one transaction; 0: 256
 }
 
-// CFOptions are the settings of a family. The zero value is a plain family.
+// CFOptions are the settings of a family, rounded up to milliseconds. A negative ttl is ErrInvalidTTL.
+// The zero value is a plain family.
 type CFOptions struct {
-	// DefaultTTL is the ttl of keys that Put writes, rounded up to a millisecond; 0: none. A
-	// negative one is ErrInvalidTTL.
+	// DefaultTTL is the ttl of keys that Put writes; 0: none.
 	DefaultTTL time.Duration
 	// Retention makes the family time-partitioned: rows of Append live this long from their
-	// timestamp on, rounded up to a millisecond; 0: a family of keys. A negative one is
-	// ErrInvalidTTL. With DefaultTTL it is ErrInvalidOptions.
+	// timestamp on; 0: a family of keys. With DefaultTTL it is ErrInvalidOptions.
 	Retention time.Duration
-	// Partition is the time that one tree of a time-partitioned family covers, rounded up to a
-	// millisecond: expired rows keep their space for up to this long. 0: a thirtieth of Retention, a
-	// day for 30 days. Without Retention, or negative, it is ErrInvalidOptions.
+	// Partition is the time that one tree of a time-partitioned family covers: expired rows keep
+	// their space for up to this long. 0: a thirtieth of Retention. Without that, or negative, it is
+	// ErrInvalidOptions.
 	Partition time.Duration
 }
 
 // PutOptions are expiry and conditions of a write. Zero fields have no effect. An expired key counts
 // as absent. Contradictions are ErrInvalidOptions.
 type PutOptions struct {
-	// TTL is the time from now to the key's expiry, rounded up to a millisecond.
-	TTL time.Duration
-	// ExpireAt is the key's expiry, rounded up to a millisecond.
-	ExpireAt time.Time
-	// KeepTTL keeps the expiry of a present key. An absent key is written as Put does.
-	KeepTTL bool
-	// NoExpiry makes the key permanent, even if the family has a default ttl.
-	NoExpiry bool
-	// IfAbsent writes only if the key is absent.
-	IfAbsent bool
-	// IfPresent writes only if the key is present.
-	IfPresent bool
+	TTL       time.Duration // from now to the key's expiry, rounded up to a millisecond
+	ExpireAt  time.Time     // the key's expiry, rounded up to a millisecond
+	KeepTTL   bool          // a present key keeps its expiry; an absent one is written as Put does
+	NoExpiry  bool          // the key becomes permanent, even if the family has a default ttl
+	IfAbsent  bool          // write only if the key is absent
+	IfPresent bool          // write only if the key is present
 }
 
 // PurgeOptions of one purge. The zero value deletes all keys that are due.
@@ -191,9 +161,8 @@ type PurgeOptions struct {
 	Force bool
 	// OnExpire is called for every key, as Options.OnExpire is and after it.
 	OnExpire func(cf string, key, value []byte) error
-	// Progress is called after each commit with the number of keys so far, and may use the store.
-	// A purge inside a transaction calls it once, at its end, if it deleted keys; it may use that
-	// transaction.
+	// Progress is called after each commit with the number of keys so far, and may use the store; by
+	// a purge inside a transaction once, after its last delete.
 	Progress func(done int64)
 }
 

@@ -11,10 +11,8 @@ import (
 )
 
 // PurgeExpired deletes the expired keys of all families, in batches of PurgeOptions.Batch keys: one
-// transaction each, with the store's durability. Waiting writers run between batches, and after a
-// batch that made one wait the purge waits for the next 256 commits. The clock is read once; if it is
-// set back meanwhile by more than Options.MaxClockStep, and another call notices, keys that are not
-// due any more stay. The cost depends on the keys that are due only; without one, nothing is written.
+// transaction each, with the store's durability. Writers run between batches (docs/ttl.md). The cost
+// depends on the keys that are due only; without one, nothing is written.
 //
 // If a key is due it waits for the writer lock until ctx ends: inside a callback of Update use
 // Tx.PurgeExpired. If ctx ends later, the purge stops between two batches. The result counts
@@ -171,15 +169,12 @@ func (p *purger) batches() error {
 
 // batch runs one transaction of at most n keys.
 func (p *purger) batch(n int) (more bool, err error) {
-	tx := newTx(p.db)
-	if err := tx.start(p.ctx, true); err != nil {
+	tx, err := p.begin()
+	if err != nil {
 		return false, err
 	}
 	defer tx.finish(ErrTxnDone)
 	began := time.Now()
-	p.now = p.db.clock.clamp(p.now)
-	tx.nowMs, tx.timed = p.now, true
-	p.db.clock.stamp(tx.inner)
 	purged, more, err := p.deleteBatch(tx, n)
 	if err != nil {
 		return more, err
@@ -199,6 +194,18 @@ func (p *purger) batch(n int) (more bool, err error) {
 		p.o.Progress(p.res.Purged)
 	}
 	return more, nil
+}
+
+// begin begins a transaction at the instant of the purge.
+func (p *purger) begin() (*Tx, error) {
+	tx := newTx(p.db)
+	if err := tx.start(p.ctx, true); err != nil {
+		return nil, err
+	}
+	p.now = p.db.clock.clamp(p.now)
+	tx.nowMs, tx.timed = p.now, true
+	p.db.clock.stamp(tx.inner)
+	return tx, nil
 }
 
 // deleteBatch deletes a batch of keys of the family.
@@ -313,20 +320,18 @@ func (tx *Tx) purgeFamilies(
 func (tx *Tx) purgeReported(
 	ctx context.Context, list []*cf.Family, o PurgeOptions,
 ) (res PurgeResult, purged []purgeStep, err error) {
-	stopped := false
-	if tx.db.onExpire == nil && tx.db.onExpireTx == nil && o.OnExpire == nil {
-		res, purged, _, err = tx.purgeAll(ctx, list, o)
-		return res, purged, err
+	stands := false
+	if tx.db.onExpire != nil || tx.db.onExpireTx != nil || o.OnExpire != nil {
+		start := tx.savepoint()
+		defer func() {
+			if !stands && tx.inner != nil && tx.inner.Err() == nil {
+				err = errors.Join(err, tx.rollbackTo(start))
+				res, purged = PurgeResult{More: true}, nil
+			}
+		}()
 	}
-	start, whole := tx.savepoint(), false
-	defer func() {
-		if !whole && tx.inner != nil && tx.inner.Err() == nil {
-			err = errors.Join(err, tx.rollbackTo(start))
-			res, purged = PurgeResult{More: true}, nil
-		}
-	}()
-	res, purged, stopped, err = tx.purgeAll(ctx, list, o)
-	whole = err == nil || stopped
+	res, purged, stopped, err := tx.purgeAll(ctx, list, o)
+	stands = err == nil || stopped
 	return res, purged, err
 }
 

@@ -11,9 +11,8 @@ import (
 
 // Calls that change nothing.
 
-// Get returns the value of key, or ErrNotFound. An empty value is not nil. The slice is read-only and
-// valid until the transaction ends: afterwards the store may reuse or unmap its memory, and a program
-// that still reads it may be killed by a fault. Copy a value to keep it, or use GetAppend.
+// Get returns the value of key, or ErrNotFound. An empty value is not nil. Copy a value to keep it, or
+// use GetAppend.
 func (v *verbs) Get(key []byte) (value []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	value, _, err = v.present(key)

@@ -57,9 +57,8 @@ func (v *familyView) expiryOfNew(d time.Duration) (expiry int64, err error) {
 	return v.defaultExpiry()
 }
 
-// GetAndExpire returns a copy of the value of key, and sets its expiry to ttl after now, as Expire does:
-// a session that is used lives on. ErrNotFound if the key is absent or expired, ErrInvalidTTL if ttl
-// is not positive or the expiry overflows.
+// GetAndExpire returns a copy of the value of key, and sets its expiry as Expire does, with its errors:
+// a session that is used lives on.
 func (v *verbs) GetAndExpire(key []byte, ttl time.Duration) (value []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {
@@ -70,11 +69,11 @@ func (v *verbs) GetAndExpire(key []byte, ttl time.Duration) (value []byte, err e
 		return nil, err
 	}
 	stored, _, found, err := v.get(key)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
 	if err != nil {
 		return nil, err
-	}
-	if !found {
-		return nil, ErrNotFound
 	}
 	// Before the change, which may move the row.
 	value = appendValue(make([]byte, 0, len(stored)), stored)
@@ -132,10 +131,8 @@ func (v *verbs) CompareAndDelete(key, old []byte) (deleted bool, err error) {
 	if err != nil || !same {
 		return false, err
 	}
-	if err := v.remove(key); err != nil {
-		return false, err
-	}
-	return true, nil
+	err = v.remove(key)
+	return err == nil, err
 }
 
 // is says whether the value of key is old, and its expiry. For a nil old: whether the key is absent.

@@ -10,17 +10,15 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// All ranges over all rows in the order of keys. Key and value slices are read-only and valid until
-// the next step, and at most until the transaction ends. The body may put and delete. An error ends
-// the range and becomes the transaction's error: see Tx.Err. A range that iter.Pull2 keeps beyond the
-// end of its transaction ends with ErrTxnDone.
+// All ranges over all rows in the order of keys. Key and value slices are valid until the next step.
+// The body may put and delete. An error ends the range and becomes the transaction's error: see
+// Tx.Err; ErrTxnDone if iter.Pull2 keeps the range beyond the end of its transaction.
 func (v *verbs) All() iter.Seq2[[]byte, []byte] { return v.Scan(ScanOptions{}) }
 
-// Prefix ranges over the rows whose keys begin with p, as All does.
+// Prefix is All of the rows whose keys begin with p.
 func (v *verbs) Prefix(p []byte) iter.Seq2[[]byte, []byte] { return v.Scan(ScanOptions{Prefix: p}) }
 
-// Scan ranges over the rows within the bounds of o, as All does. A negative limit is the error
-// ErrInvalidOptions. The range copies the bounds when it begins.
+// Scan is All of the rows within the bounds of o, which are copied when the range begins.
 func (v *verbs) Scan(o ScanOptions) iter.Seq2[[]byte, []byte] {
 	// Short enough to be inlined: then neither this function nor the caller's loop is allocated.
 	return func(yield func(key, value []byte) bool) { v.scan(&o, yield) }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Table is a typed view of a family: the calls of CF with keys of type K and values of type V, which
-// its codecs encode. Each call takes the transaction that it is part of; a Table itself is safe for
-// concurrent use. Values that it returns belong to the caller.
+// Table is a typed view of a family: the calls of CF of the same names with keys of type K and values
+// of type V, which its codecs encode. Each takes the transaction that it is part of; a Table itself is
+// safe for concurrent use. Values that it returns belong to the caller.
 //
 // An error of a codec is returned wrapped, and names family and key. It leaves the transaction as it
 // was.
@@ -24,7 +24,6 @@ func NewTable[K, V any](cf string, keys Codec[K], values Codec[V]) Table[K, V] {
 	return Table[K, V]{cf: cf, keys: keys, values: values}
 }
 
-// Get returns the value of a key, or ErrNotFound.
 func (t Table[K, V]) Get(tx *Tx, key K) (value V, err error) {
 	err = t.with(tx, key, nil, func(v *verbs, k, _ []byte) error {
 		b, err := v.Get(k)
@@ -39,7 +38,6 @@ func (t Table[K, V]) Get(tx *Tx, key K) (value V, err error) {
 	return value, err
 }
 
-// Has says whether a key is present.
 func (t Table[K, V]) Has(tx *Tx, key K) (has bool, err error) {
 	err = t.with(tx, key, nil, func(v *verbs, k, _ []byte) (err error) {
 		has, err = v.Has(k)
@@ -48,32 +46,26 @@ func (t Table[K, V]) Has(tx *Tx, key K) (has bool, err error) {
 	return has, err
 }
 
-// Put stores a value, permanent or with the family's default TTL, as Tx.Put does.
 func (t Table[K, V]) Put(tx *Tx, key K, value V) error {
 	return t.with(tx, key, &value, func(v *verbs, k, b []byte) error { return v.Put(k, b) })
 }
 
-// PutTTL stores a value that expires after ttl, as Tx.PutTTL does.
 func (t Table[K, V]) PutTTL(tx *Tx, key K, value V, ttl time.Duration) error {
 	return t.with(tx, key, &value, func(v *verbs, k, b []byte) error { return v.PutTTL(k, b, ttl) })
 }
 
-// Expire gives a key a new expiry, or returns ErrNotFound, as Tx.Expire does.
 func (t Table[K, V]) Expire(tx *Tx, key K, ttl time.Duration) error {
 	return t.with(tx, key, nil, func(v *verbs, k, _ []byte) error { return v.Expire(k, ttl) })
 }
 
-// Delete removes a key. An absent one is no error.
 func (t Table[K, V]) Delete(tx *Tx, key K) error {
 	return t.with(tx, key, nil, func(v *verbs, k, _ []byte) error { return v.Delete(k) })
 }
 
-// All ranges over all rows in the order of keys. The body may put and delete. An error, one of the
-// codecs included, ends the range and becomes the transaction's error: see Tx.Err.
+// All is CF.All. An error of a codec, too, ends the range and becomes the transaction's: see Tx.Err.
 func (t Table[K, V]) All(tx *Tx) iter.Seq2[K, V] { return t.Prefix(tx, nil) }
 
-// Prefix ranges over the rows whose encoded keys begin with p, as All does. PairCodec.Prefix returns
-// the prefix of a compound key.
+// Prefix is All of the rows whose encoded keys begin with p: see PairCodec.Prefix.
 func (t Table[K, V]) Prefix(tx *Tx, p []byte) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for k, b := range tx.family(t.cf).Prefix(p) {

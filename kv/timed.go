@@ -38,12 +38,11 @@ func (c *CF) GetAt(ts time.Time, key []byte) (value []byte, err error) {
 // DeleteAt removes the row with that timestamp and key. For an absent row it returns nil.
 func (c *CF) DeleteAt(ts time.Time, key []byte) error { return c.deleteAt(ts, key) }
 
-// Append is CF.Append in a transaction of its own.
 func (f *Family) Append(ts time.Time, key, value []byte) error {
 	return f.write(func(v *verbs) error { return v.append(ts, key, value) })
 }
 
-// GetAt is CF.GetAt in a transaction of its own; it returns a copy of the value.
+// GetAt is CF.GetAt; it returns a copy of the value.
 func (f *Family) GetAt(ts time.Time, key []byte) ([]byte, error) {
 	return readOnce(&f.dbMethods, func(v *verbs) (value []byte, err error) {
 		defer v.tx.leave(v.tx.enter(), &err)
@@ -55,7 +54,6 @@ func (f *Family) GetAt(ts time.Time, key []byte) ([]byte, error) {
 	})
 }
 
-// DeleteAt is CF.DeleteAt in a transaction of its own.
 func (f *Family) DeleteAt(ts time.Time, key []byte) error {
 	return f.write(func(v *verbs) error { return v.deleteAt(ts, key) })
 }

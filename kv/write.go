@@ -11,12 +11,15 @@ import (
 
 // Put sets key to a copy of value; nil is stored as empty. The key becomes permanent, or gets the
 // family's default ttl. Errors: ErrKeyEmpty, ErrKeyTooLarge, ErrValueTooLarge, ErrTxnTooLarge.
-func (v *verbs) Put(key, value []byte) (err error) {
+func (v *verbs) Put(key, value []byte) error { return v.putRow(key, value, opPut, 0) }
+
+// putRow puts a row with the expiry of that kind of operation.
+func (v *familyView) putRow(key, value []byte, kind byte, when int64) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, value); err != nil {
 		return err
 	}
-	expiry, err := v.defaultExpiry()
+	expiry, err := v.expiry(kind, when)
 	if err != nil {
 		return err
 	}
@@ -33,16 +36,8 @@ func (v *familyView) readyWrite(key, value []byte) error {
 
 // PutTTL is Put with an expiry: ttl after now, rounded up to a millisecond. ErrInvalidTTL if ttl is
 // not positive, or the expiry overflows.
-func (v *verbs) PutTTL(key, value []byte, ttl time.Duration) (err error) {
-	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.readyWrite(key, value); err != nil {
-		return err
-	}
-	expiry, err := v.after(ttl)
-	if err != nil {
-		return err
-	}
-	return v.put(key, value, expiry)
+func (v *verbs) PutTTL(key, value []byte, ttl time.Duration) error {
+	return v.putRow(key, value, opPutTTL, int64(ttl))
 }
 
 // PutExpireAt is Put with the expiry at, rounded up to a millisecond. ErrInvalidTTL if it is not
@@ -113,10 +108,8 @@ func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err erro
 			return err == nil, err
 		}
 	}
-	if err := v.put(key, value, expiry); err != nil {
-		return false, err
-	}
-	return true, nil
+	err = v.put(key, value, expiry)
+	return err == nil, err
 }
 
 // putKeep stores a value and keeps the expiry old of a present key. The caller has read the key.
@@ -140,8 +133,8 @@ func (v *verbs) Delete(key []byte) (err error) {
 	return v.remove(key)
 }
 
-// Expire sets the expiry of key to ttl after now, without rewriting the value. ErrNotFound if the
-// key is absent or expired.
+// Expire sets the expiry of key to ttl after now, without rewriting the value. ErrNotFound if the key
+// is absent or expired; ErrInvalidTTL as for PutTTL.
 func (v *verbs) Expire(key []byte, ttl time.Duration) error {
 	return v.setExpiry(key, func() (int64, error) { return v.after(ttl) })
 }
@@ -151,8 +144,7 @@ func (v *verbs) ExpireAt(key []byte, at time.Time) error {
 	return v.setExpiry(key, func() (int64, error) { return v.until(at) })
 }
 
-// Persist makes key permanent, without rewriting the value. ErrNotFound if the key is absent or
-// expired.
+// Persist is Expire that makes the key permanent.
 func (v *verbs) Persist(key []byte) error {
 	return v.setExpiry(key, func() (int64, error) { return 0, nil })
 }
@@ -169,20 +161,18 @@ func (v *familyView) setExpiry(key []byte, want func() (int64, error)) (err erro
 		return err
 	}
 	_, _, found, err := v.info(key)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
 	if err != nil {
 		return err
-	}
-	if !found {
-		return ErrNotFound
 	}
 	return v.below(v.rows().SetExpiry(key, expiry))
 }
 
 // DeleteRange removes the keys of [lo, hi). An empty bound is no bound; lo at or above hi removes
-// nothing. Subtrees inside the range are unlinked whole: rows without an expiry cost nothing each. A
-// row with an expiry costs a read of its row in the key index. It also costs a delete in the expiry
-// index, some microseconds and, in the log, the key and about ten bytes; unless the range has all
-// expiries of the family, or they are adjacent in the expiry index.
+// nothing. Subtrees inside the range are unlinked whole: rows without an expiry cost nothing each,
+// one with an expiry some microseconds at most and as many bytes of log as its key (docs/ttl.md).
 func (v *verbs) DeleteRange(lo, hi []byte) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
@@ -208,8 +198,7 @@ func (v *familyView) removeRange(lo, hi []byte) error {
 	return v.below(v.rows().DeleteRange(lo, hi))
 }
 
-// DeletePrefix removes the keys that begin with p; an empty p is every key. It costs what
-// DeleteRange does.
+// DeletePrefix is DeleteRange of the keys that begin with p; an empty p is every key.
 func (v *verbs) DeletePrefix(p []byte) error { return v.DeleteRange(p, appendAfterPrefix(nil, p)) }
 
 // Clear removes every key, in time independent of their number and of expiries.

@@ -3,11 +3,13 @@ package txn
 import (
 	"context"
 	"fmt"
-	"iter"
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/pager"
 )
+
+// Rows calls add for each row of a load, and returns its first error, or one of its own.
+type Rows func(add func(key, value []byte, tag int64) error) error
 
 // BulkLoad builds tree id from strictly increasing keys, bottom-up and without the log, and makes
 // it visible and durable with one checkpoint. fn runs first, in the same transaction; after it the
@@ -16,26 +18,8 @@ import (
 //
 // Crash order: no durable page references the load before its meta page is durable, and no later
 // log record exists before that.
-func (s *Store) BulkLoad(
-	ctx context.Context, fn func(*Tx) error, id TreeID, rows iter.Seq2[[]byte, []byte],
-) (n uint64, err error) {
-	return s.BulkLoadTagged(ctx, fn, id, func(add func(key, value []byte, tag int64) error) error {
-		for key, value := range rows {
-			if err := add(key, value, 0); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// BulkLoadTagged is BulkLoad of rows with tags: rows calls add for each, and returns its first error.
-func (s *Store) BulkLoadTagged(
-	ctx context.Context,
-	fn func(*Tx) error,
-	id TreeID,
-	rows func(add func(key, value []byte, tag int64) error) error,
-) (n uint64, err error) {
+func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, rows Rows) (n uint64,
+	err error) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	if err := s.canWrite(); err != nil {
@@ -153,9 +137,7 @@ func (s *Store) mayFree() bool {
 	return dropped || s.reclaimer.freedPages() > 0
 }
 
-func (w *writer) build(
-	ctx context.Context, id TreeID, rows func(add func(key, value []byte, tag int64) error) error,
-) (tree.Tree, error) {
+func (w *writer) build(ctx context.Context, id TreeID, rows Rows) (tree.Tree, error) {
 	t, ok := w.trees.get(id)
 	switch {
 	case !ok:

@@ -23,7 +23,7 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 		_, err = tx.Put(CatalogTree, []byte("name"), nil, 0)
 		require.NoError(t, err)
 	})
-	n, err := s.BulkLoad(nil, create(id), id, rowsUpTo(20000))
+	n, err := s.bulkLoad(nil, create(id), id, rowsUpTo(20000))
 	require.NoError(t, err)
 	require.Equal(t, uint64(20000), n)
 	read, err := s.Begin(nil, false)
@@ -32,30 +32,30 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	read.Rollback()
 	requireSound(t, s)
 
-	_, err = s.BulkLoad(nil, nil, id, rowsUpTo(1))
+	_, err = s.bulkLoad(nil, nil, id, rowsUpTo(1))
 	require.ErrorIs(t, err, ErrOrder, "not empty")
-	_, err = s.BulkLoad(nil, nil, id+1, rowsUpTo(1))
+	_, err = s.bulkLoad(nil, nil, id+1, rowsUpTo(1))
 	require.ErrorIs(t, err, ErrNoTree)
 	broken := errors.New("broken")
-	_, err = s.BulkLoad(nil, func(*Tx) error { return broken }, id+1, rowsUpTo(1))
+	_, err = s.bulkLoad(nil, func(*Tx) error { return broken }, id+1, rowsUpTo(1))
 	require.ErrorIs(t, err, broken)
-	_, err = s.BulkLoad(nil, func(tx *Tx) error {
+	_, err = s.bulkLoad(nil, func(tx *Tx) error {
 		_ = tx.abort(broken)
 		return nil
 	}, id+1, rowsUpTo(1))
 	require.ErrorIs(t, err, broken, "the transaction is dead, whatever fn says")
-	_, err = s.BulkLoad(nil, func(tx *Tx) error {
+	_, err = s.bulkLoad(nil, func(tx *Tx) error {
 		require.NoError(t, tx.Create(id+1))
 		_, err := tx.Put(id+1, []byte("k"), nil, 0)
 		return err
 	}, id+1, rowsUpTo(1))
 	require.ErrorIs(t, err, ErrOrder, "not empty after fn")
-	_, err = s.BulkLoad(nil, create(id+1), id+1, func(yield func(key, value []byte) bool) {
+	_, err = s.bulkLoad(nil, create(id+1), id+1, func(yield func(key, value []byte) bool) {
 		_ = yield([]byte("b"), nil) && yield([]byte("a"), nil)
 	})
 	require.ErrorIs(t, err, ErrOrder)
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err = s.BulkLoad(ctx, create(id+1), id+1, func(yield func(key, value []byte) bool) {
+	_, err = s.bulkLoad(ctx, create(id+1), id+1, func(yield func(key, value []byte) bool) {
 		for k, v := range rowsUpTo(5000) {
 			if !yield(k, v) {
 				return
@@ -65,9 +65,9 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Panics(t, func() {
-		_, _ = s.BulkLoad(nil, create(id+1), id+1, func(func(key, value []byte) bool) { panic("in the rows") })
+		_, _ = s.bulkLoad(nil, create(id+1), id+1, func(func(key, value []byte) bool) { panic("in the rows") })
 	})
-	_, err = s.BulkLoad(ctx, nil, id, rowsUpTo(1))
+	_, err = s.bulkLoad(ctx, nil, id, rowsUpTo(1))
 	require.Error(t, err)
 	// No page of the load is left, and the store takes commits.
 	read, err = s.Begin(nil, false)
@@ -85,7 +85,7 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, contents(t, read, id), 20001)
 	read.Rollback()
-	_, err = s.BulkLoad(nil, create(id+2), id+2, rowsUpTo(0))
+	_, err = s.bulkLoad(nil, create(id+2), id+2, rowsUpTo(0))
 	require.NoError(t, err, "an empty load is one too")
 }
 
@@ -113,7 +113,7 @@ func TestBulkLoadThatFailsWaitsForItsWrites(t *testing.T) {
 			go func() {
 				defer close(done)
 				defer func() { _ = recover() }()
-				_, _ = s.BulkLoad(nil, create(9), 9, func(yield func(key, value []byte) bool) {
+				_, _ = s.bulkLoad(nil, create(9), 9, func(yield func(key, value []byte) bool) {
 					for key, value := range wideRows(1200) { // more than one write, less than two
 						yield(key, value)
 					}
@@ -144,7 +144,7 @@ func TestBulkLoadIsWrittenAsItGrows(t *testing.T) {
 	load := func(id TreeID, last error) error {
 		_, early := s.pg.Counters()
 		frames, i := s.pg.Pool.FrameBytes(), 0
-		_, err := s.BulkLoad(nil, create(id), id, func(yield func(key, value []byte) bool) {
+		_, err := s.bulkLoad(nil, create(id), id, func(yield func(key, value []byte) bool) {
 			for key, value := range wideRows(n) {
 				if i++; !yield(key, value) {
 					return

@@ -279,7 +279,7 @@ func TestNoDeltaOfAPageThatNoCheckpointWrites(t *testing.T) {
 				}
 			}
 		})
-		_, err := p.s.BulkLoad(nil, create(10), 10, func(yield func(key, value []byte) bool) {
+		_, err := p.s.bulkLoad(nil, create(10), 10, func(yield func(key, value []byte) bool) {
 			_ = yield([]byte("b"), make([]byte, 9000)) && yield([]byte("a"), nil)
 		})
 		require.ErrorIs(t, err, ErrOrder)

@@ -168,7 +168,7 @@ func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
 			r.fill()
 			require.Positive(t, r.tried)
 			require.Greater(t, r.s.pg.Alloc.Pages(), r.s.pg.Alloc.MostPages()*9/10, "the limit was met, nothing else")
-			_, err := r.s.BulkLoad(t.Context(), create(77), 77, rowsUpTo(1_000_000))
+			_, err := r.s.bulkLoad(t.Context(), create(77), 77, rowsUpTo(1_000_000))
 			require.ErrorIs(t, err, ErrNoSpace, "a load past the limit")
 			require.NoError(t, r.s.Failed())
 			r.requireKept()

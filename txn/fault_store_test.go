@@ -93,7 +93,7 @@ func TestFailingCallOfAHeavySession(t *testing.T) {
 	im := imageOf(t, disk)
 	states := [][2]int{{0, someRows}, {1500, someRows}, {1500, someRows + 2}, {1500, 102}}
 	session := func(s *Store) (done int, err error) {
-		if _, err = s.BulkLoad(t.Context(), nil, 8, wideRows(states[1][0])); err != nil {
+		if _, err = s.bulkLoad(t.Context(), nil, 8, wideRows(states[1][0])); err != nil {
 			return 0, err
 		}
 		for i, fill := range []func(tx *Tx) error{

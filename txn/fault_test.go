@@ -35,7 +35,7 @@ func TestFaultInTheCheckpointOfABulkLoad(t *testing.T) {
 	s, err = Open(path, o)
 	require.NoError(t, err)
 	err = mapfault.Guard(s.Fault, func() error {
-		_, err := s.BulkLoad(t.Context(), nil, 9, func(yield func(k, v []byte) bool) {
+		_, err := s.bulkLoad(t.Context(), nil, 9, func(yield func(k, v []byte) bool) {
 			for k, v := range rowsUpTo(100) {
 				if !yield(k, v) {
 					return

@@ -280,7 +280,7 @@ func TestReferencedValueOfALaterEpoch(t *testing.T) {
 	s := openTest(t, "/a.ebb", o)
 	putLong(t, s, "a", 1)
 	for range 5 {
-		_, err := s.BulkLoad(t.Context(), create(9), 9, func(yield func(k, v []byte) bool) {
+		_, err := s.bulkLoad(t.Context(), create(9), 9, func(yield func(k, v []byte) bool) {
 			for k, v := range wideRows(100) {
 				_ = yield(k, v)
 			}

@@ -147,7 +147,7 @@ func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
 			return tx, sp, c
 		},
 		"of a bulk load": func(s *Store) (tx *Tx, sp Savepoint, c *Cursor) {
-			_, err := s.BulkLoad(t.Context(), func(its *Tx) error {
+			_, err := s.bulkLoad(t.Context(), func(its *Tx) error {
 				tx, sp, c = its, its.Savepoint(), its.Cursor(9)
 				return its.Create(10)
 			}, 10, wideRows(3))
@@ -268,7 +268,7 @@ func TestWaitingWriterReturnsTheStickyError(t *testing.T) {
 	for name, verb := range map[string]func(s *Store, ctx context.Context) error{
 		"begin":      func(s *Store, ctx context.Context) error { _, err := s.Begin(ctx, true); return err },
 		"checkpoint": func(s *Store, ctx context.Context) error { return s.Checkpoint(ctx) },
-		"bulk_load":  func(s *Store, ctx context.Context) error { _, err := s.BulkLoad(ctx, nil, 9, rowsUpTo(1)); return err },
+		"bulk_load":  func(s *Store, ctx context.Context) error { _, err := s.bulkLoad(ctx, nil, 9, rowsUpTo(1)); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
@@ -309,7 +309,7 @@ func TestWaitForMaintenanceEndsWithItsContext(t *testing.T) {
 	}
 	require.NoError(t, lock(t.Context(), s.checkpointer.mu))
 	require.ErrorIs(t, s.Checkpoint(ctx), context.Canceled)
-	_, err := s.BulkLoad(ctx, nil, 9, rowsUpTo(1))
+	_, err := s.bulkLoad(ctx, nil, 9, rowsUpTo(1))
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, "incomplete", check())
 	_, err = s.Begin(ctx, true)
@@ -364,7 +364,7 @@ func TestLargeRedoBufferIsFreed(t *testing.T) {
 // TestDroppedLargeTreeIsFreedInSteps: writers begin between the steps.
 func TestDroppedLargeTreeIsFreedInSteps(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-	_, err := s.BulkLoad(t.Context(), create(9), 9, wideRows(9*reclaimStepPages))
+	_, err := s.bulkLoad(t.Context(), create(9), 9, wideRows(9*reclaimStepPages))
 	require.NoError(t, err)
 	used := s.pg.Alloc.UsedPages()
 	require.Greater(t, used, uint64(reclaimStepPages))

@@ -223,7 +223,7 @@ func TestNoPageIsReusedBeforeItsCheckpointBegins(t *testing.T) {
 	}
 	for _, value := range []string{"third", "fourth"} {
 		epoch := s.epoch
-		_, err := s.BulkLoad(t.Context(), create(10), 10, func(yield func(key, value []byte) bool) {
+		_, err := s.bulkLoad(t.Context(), create(10), 10, func(yield func(key, value []byte) bool) {
 			_ = yield([]byte("b"), make([]byte, 9000)) && yield([]byte("a"), nil)
 		})
 		require.ErrorIs(t, err, ErrOrder)

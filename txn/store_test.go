@@ -2,6 +2,7 @@ package txn
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -22,6 +23,20 @@ func rowsUpTo(n int) iter.Seq2[[]byte, []byte] {
 			}
 		}
 	}
+}
+
+// bulkLoad is BulkLoad of the rows of a sequence.
+func (s *Store) bulkLoad(
+	ctx context.Context, fn func(*Tx) error, id TreeID, rows iter.Seq2[[]byte, []byte],
+) (uint64, error) {
+	return s.BulkLoad(ctx, fn, id, func(add func(key, value []byte, tag int64) error) error {
+		for key, value := range rows {
+			if err := add(key, value, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func create(id TreeID) func(*Tx) error { return func(tx *Tx) error { return tx.Create(id) } }
@@ -53,7 +68,7 @@ func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
 				}
 			}
 		})
-		_, err = s.BulkLoad(nil, create(10), 10, func(yield func(key, value []byte) bool) {
+		_, err = s.bulkLoad(nil, create(10), 10, func(yield func(key, value []byte) bool) {
 			_ = yield([]byte("b"), make([]byte, 9000)) && yield([]byte("a"), nil)
 		})
 		require.ErrorIs(t, err, ErrOrder)

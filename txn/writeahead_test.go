@@ -66,7 +66,7 @@ func TestLargeRowsAmongSmallOnesHaveTheirPages(t *testing.T) {
 		id, err = tx.NewTreeIDs(1)
 		require.NoError(t, err)
 	})
-	_, err := s.BulkLoad(t.Context(), create(id), id, func(yield func(key, value []byte) bool) {
+	_, err := s.bulkLoad(t.Context(), create(id), id, func(yield func(key, value []byte) bool) {
 		for i := range uint64(leaves * rows) {
 			if !yield(binary.BigEndian.AppendUint64(nil, i), make([]byte, 8)) {
 				return

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/pager"
@@ -151,7 +152,7 @@ func rawError(path string, err error) error {
 	case errors.Is(err, pager.ErrVersion):
 		err = fmt.Errorf("%w: %w", kv.ErrVersion, err)
 	}
-	return kv.OpenError(path, err)
+	return openfs.OpenError(path, err)
 }
 
 // newestMeta gives the valid meta page with the higher epoch; one of them is valid.
@@ -166,7 +167,8 @@ const pageFormat = "%8v %6v %-14v %8v %6v %6v %-8v %v\n"
 
 func (l *pageLister) list(ctx context.Context) error {
 	if !l.app.json {
-		fmt.Fprintf(l.app.out, pageFormat, "pgid", "pages", "kind", "epoch", "level", "count", "use", "checksum")
+		fmt.Fprintf(l.app.out, pageFormat, "pgid", "pages", "kind", "epoch", "level", "count",
+			"use", "checksum")
 	}
 	p := l.app.newProgress("pages", l.bytes, true)
 	defer p.end()
@@ -269,7 +271,8 @@ func (l *pageLister) verify(line *pageLine, page []byte, off int64, extent bool)
 	case pages == 1:
 		sound = pager.ChecksumMatches(page, *l.salt)
 	case !l.ext.granted(line.Use, off):
-		line.Detail = fmt.Sprintf("an extent of %s among others that overlap: not read", plural(pages, "page"))
+		line.Detail = fmt.Sprintf("an extent of %s among others that overlap: not read",
+			plural(pages, "page"))
 		return nil
 	default:
 		sound, err = l.ext.sealed(line.Use, page, off, pages)

@@ -32,6 +32,9 @@ func Restore(ctx context.Context, fs vfs.FS, path string, engine txn.Options, ba
 	return openhook.Restore(ctx, fs, path, path, engine, backups...)
 }
 
+// OpenError maps an error of the lower packages from opening the store at path as kv.Open does.
+func OpenError(path string, err error) error { return openhook.OpenError(path, err) }
+
 // DueAt counts the stored rows of a family that are expired at an instant, which may be one to come:
 // in time independent of their number.
 func DueAt(tx *kv.Tx, family string, at time.Time) (rows int64, err error) {

@@ -30,3 +30,6 @@ var Restore func(
 // DueAt counts the stored rows of a family that are expired at an instant in milliseconds, which may
 // be one to come. tx is a *kv.Tx.
 var DueAt func(tx any, family string, atMs int64) (rows int64, err error)
+
+// OpenError maps an error of the lower packages from opening the store at path as kv.Open does.
+var OpenError func(path string, err error) error

@@ -196,7 +196,7 @@ func (w *output) load(id txn.TreeID, n uint64, rows func(addRow) error) error {
 	if err := w.commit(); err != nil {
 		return err
 	}
-	_, err := w.s.BulkLoadTagged(w.ctx, nil, id, rows)
+	_, err := w.s.BulkLoad(w.ctx, nil, id, rows)
 	return err
 }
 

@@ -31,7 +31,7 @@ func Check(ctx context.Context, dir string, databases int) (report CheckReport, 
 	path := filepath.Join(dir, StoreFile)
 	db, err := kv.Open(path, &kv.Options{ReadOnly: true})
 	if err != nil {
-		return report, kv.OpenError(path, err)
+		return report, err
 	}
 	defer func() {
 		if closed := db.Close(); err == nil {

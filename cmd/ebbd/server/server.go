@@ -179,7 +179,7 @@ func (s *Server) openStore() error {
 		db, err = open(path, options)
 	}
 	if err != nil {
-		return kv.OpenError(path, err)
+		return err
 	}
 	if err := s.store.Setup(db); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
