@@ -37,7 +37,7 @@ type Report struct {
 	Tried     int            `json:"images_tried"`
 	Distinct  int            `json:"images_distinct"`
 	Profiles  map[string]int `json:"per_profile"`
-	Crashed   int            `json:"recoveries_crashed"` // images of crashes in a recovery, of them in the second one:
+	Crashed   int            `json:"recoveries_crashed"` // images of crashes in a recovery; in the second:
 	Deeper    int            `json:"second_recoveries_crashed"`
 	Complete  bool           `json:"complete"` // everything was tried that was not skipped
 	Failures  []string       `json:"failures"` // replay lines, each with its reason

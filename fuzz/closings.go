@@ -44,7 +44,10 @@ func (r *Run) closingMark() (mark int64, must bool) {
 	if mark <= 0 {
 		return r.model.mark, true
 	}
-	hidden := func(expiry int64) bool { return expiry <= mark && (expiry > r.model.mark || mark < r.model.mark) }
+	hidden := func(expiry int64) bool {
+		return expiry <= mark &&
+			(expiry > r.model.mark || mark < r.model.mark)
+	}
 	for _, f := range r.model.families {
 		for _, expiry := range f.expiry {
 			must = must || hidden(expiry)
@@ -77,14 +80,16 @@ func (r *Run) began() (ended func() error) {
 	mark, must := r.closingMark()
 	m := r.model.clone()
 	m.mark = mark
-	r.closings = append(r.closings, closing{begin: r.Disk.Len(), end: never, seq: r.newest(), state: m.state()})
+	r.closings = append(r.closings,
+		closing{begin: r.Disk.Len(), end: never, seq: r.newest(), state: m.state()})
 	return func() error {
 		if !r.closed {
 			return nil
 		}
 		switch got := r.storedMark(); {
 		case got != mark && (must || got != r.model.mark):
-			return wrong("Close has stored the mark %d, want %d; the last commit has %d", got, mark, r.model.mark)
+			return wrong("Close has stored the mark %d, want %d; the last commit has %d", got, mark,
+				r.model.mark)
 		case got == mark:
 			r.closings[len(r.closings)-1].end = r.Disk.Len()
 			r.model = m

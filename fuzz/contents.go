@@ -86,7 +86,8 @@ func hashFamily(tx *kv.Tx, name string) (hash uint64, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("family %q: key %q has an expiry: %w", name, k, err)
 		} else if !named.Equal(at) {
-			return 0, fmt.Errorf("family %q: key %q expires at %d and, asked by name, at %d", name, k, at.UnixMilli(), named.UnixMilli())
+			return 0, fmt.Errorf("family %q: key %q expires at %d and, asked by name, at %d", name,
+				k, at.UnixMilli(), named.UnixMilli())
 		}
 		hash += expiryHash(sum, k, at.UnixMilli())
 	}

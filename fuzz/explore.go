@@ -98,13 +98,15 @@ func (e *explorer) images(opts crashfs.ImageOptions) {
 }
 
 // recoveryProfiles are those of crashes within a recovery.
-const recoveryProfiles = crashfs.None | crashfs.Kill | crashfs.Prefix | crashfs.Dirs | crashfs.Shorn | crashfs.Reorder
+const recoveryProfiles = crashfs.None | crashfs.Kill | crashfs.Prefix | crashfs.Dirs |
+	crashfs.Shorn | crashfs.Reorder
 
 // deeper crashes the recovery from an image with that hash.
 func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Crash, depth int) {
 	want, n := e.v, 0
 	opts := crashfs.ImageOptions{
-		Profiles: recoveryProfiles & e.c.o.Profiles, To: points + 1, Random: 8, Seed: mix(e.c.o.Seed + hash), OneOf: oneOf(e.t.pass.inner),
+		Profiles: recoveryProfiles & e.c.o.Profiles, To: points + 1, Random: 8,
+		Seed: mix(e.c.o.Seed + hash), OneOf: oneOf(e.t.pass.inner),
 		Expects: want.from(points),
 	}
 	for im := range d.Images(opts) {

@@ -56,7 +56,8 @@ func Histories(ctx context.Context, o HistoriesOptions) HistoriesReport {
 				seed := o.Seed<<20 + uint64(n)
 				h, err := Record(
 					seed,
-					HistoryOptions{Clients: o.Clients, Ops: o.Ops, Keys: 10 + int(seed%7)*20, Crash: seed/4%2 == 1},
+					HistoryOptions{Clients: o.Clients, Ops: o.Ops, Keys: 10 + int(seed%7)*20,
+						Crash: seed/4%2 == 1},
 				)
 				if err == nil {
 					err = h.Judge()

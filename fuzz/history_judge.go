@@ -80,7 +80,8 @@ func lastSeen(events []*Event) (seq uint64) {
 func fates(events []*Event, seq uint64) (told string) {
 	for _, e := range events {
 		if e.Seq == seq && e.Fate != "" {
-			told += fmt.Sprintf("; client %d, ticks %d-%d, relaxed %t: %s", e.Client, e.Begin, e.End, e.Relax, e.Fate)
+			told += fmt.Sprintf("; client %d, ticks %d-%d, relaxed %t: %s", e.Client, e.Begin,
+				e.End, e.Relax, e.Fate)
 		}
 	}
 	return told

@@ -80,7 +80,8 @@ func edited(b, e []byte) []byte {
 			b[at+i] ^= value[i]
 		}
 	case editCopy:
-		from := (int(value[0])*specimenPage + int(binary.LittleEndian.Uint16(value[1:]))%specimenPage) % len(b)
+		from := (int(value[0])*specimenPage +
+			int(binary.LittleEndian.Uint16(value[1:]))%specimenPage) % len(b)
 		copy(b[at:], bytes.Clone(b[from:min(from+8*n, len(b))]))
 	}
 	return b
@@ -239,7 +240,8 @@ func hostileWrite(f *kv.CF, i int) error {
 	var errs []error
 	for n := range 30 {
 		key := fmt.Appendf(nil, "row%03d", n)
-		errs = append(errs, f.Put(key, bytes.Repeat([]byte{'v'}, 40*n)), f.Delete(fmt.Appendf(nil, "row%03d", n+1)))
+		errs = append(errs, f.Put(key, bytes.Repeat([]byte{'v'}, 40*n)),
+			f.Delete(fmt.Appendf(nil, "row%03d", n+1)))
 	}
 	errs = append(errs, f.PutTTL([]byte("timed"), make([]byte, 5000), time.Hour), f.Persist([]byte("row012")))
 	if i%3 == 1 {

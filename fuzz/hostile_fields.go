@@ -92,8 +92,10 @@ func (l *lister) meta(at int) {
 		class    string
 		at, size int
 	}{
-		{"flags", 36, 4}, {"flags", 40, 8}, {"size", 72, 4}, {"size", 76, 4}, {"pages", 80, 8}, {"lsn", 88, 8}, {"lsn", 96, 8},
-		{"depth", 116, 4}, {"rows", 120, 8}, {"tree", 144, 8}, {"seq", 152, 8}, {"time", 160, 8}, {"tree", 168, 8},
+		{"flags", 36, 4}, {"flags", 40, 8}, {"size", 72, 4}, {"size", 76, 4}, {"pages", 80, 8},
+		{"lsn", 88, 8}, {"lsn", 96, 8},
+		{"depth", 116, 4}, {"rows", 120, 8}, {"tree", 144, 8}, {"seq", 152, 8}, {"time", 160, 8},
+		{"tree", 168, 8},
 	} {
 		l.add(f.class, at+f.at, f.size)
 	}
@@ -127,7 +129,8 @@ func (l *lister) leaf(at, n int) {
 			l.add("klen", header, 2)
 			l.add("vinfo", header+2, 4)
 		}
-		klen, info := int(binary.LittleEndian.Uint16(l.b[header:])), binary.LittleEndian.Uint32(l.b[header+2:])
+		klen, info := int(binary.LittleEndian.Uint16(l.b[header:])),
+			binary.LittleEndian.Uint32(l.b[header+2:])
 		value, size := body+klen, int(info&(1<<30-1))
 		if info&(1<<31) != 0 {
 			l.add("time", value, 8)

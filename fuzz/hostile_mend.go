@@ -43,7 +43,8 @@ func mendFiles(files map[string][]byte, what byte) {
 			if what&mendSegments != 0 && len(content) >= noteBlock+noteSumAt+8 {
 				binary.LittleEndian.PutUint64(content[segmentSumAt:], xxhash.Sum64(content[:segmentSumAt]))
 			}
-			if note := content[min(noteBlock, len(content)):]; what&mendSegments != 0 && len(note) > noteSumAt+8 &&
+			if note := content[min(noteBlock, len(content)):]; what&mendSegments != 0 &&
+				len(note) > noteSumAt+8 &&
 				!bytes.Equal(note[:noteSumAt], make([]byte, noteSumAt)) {
 				binary.LittleEndian.PutUint64(note[noteSumAt:], xxhash.Sum64(note[:noteSumAt]))
 			}

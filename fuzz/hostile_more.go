@@ -42,7 +42,8 @@ func hostileMore(db *kv.DB, names []string, tell func(error)) {
 		note(err)
 		note(db.Update(func(tx *kv.Tx) error {
 			sp := tx.Savepoint()
-			return errors.Join(tx.CF(name).Clear(), tx.RollbackTo(sp), tx.CF(name).DeleteRange([]byte("zz01"), nil))
+			return errors.Join(tx.CF(name).Clear(), tx.RollbackTo(sp),
+				tx.CF(name).DeleteRange([]byte("zz01"), nil))
 		}))
 		note(db.AlterCF(name, kv.CFOptions{DefaultTTL: time.Duration(i) * time.Hour}))
 		note(hostileScan(held.CF(name)))

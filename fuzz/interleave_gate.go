@@ -140,7 +140,8 @@ func (g *gate) picture() string {
 // waits says whether a goroutine in this state needs another one to go on. "semacquire" is the
 // runtime's own: it waits for the reader of goroutine stacks.
 func waits(state string) bool {
-	for _, s := range []string{"chan receive", "chan send", "select", "sync.Mutex", "sync.RWMutex", "sync.Cond", "sync.WaitGroup"} {
+	for _, s := range []string{"chan receive", "chan send", "select", "sync.Mutex", "sync.RWMutex",
+		"sync.Cond", "sync.WaitGroup"} {
 		if strings.HasPrefix(state, s) {
 			return true
 		}

@@ -228,8 +228,10 @@ func (j *Judge) oneMore(db *kv.DB, was contents) (contents, error) {
 	family := familyHash(defaultFamily)
 	err := db.Update(func(tx *kv.Tx) error {
 		one, two, more := []byte("\x01one"), []byte("\x01two"), []byte("more")
-		want.hash += rowHash(family, one, more) + rowHash(family, two, more) + expiryHash(family, two, startMs)
-		_, err := tx.PutWith(one, more, kv.PutOptions{NoExpiry: true}) // whatever the default ttl of the family
+		want.hash += rowHash(family, one, more) + rowHash(family, two, more) +
+			expiryHash(family, two, startMs)
+		// Whatever the default ttl of the family.
+		_, err := tx.PutWith(one, more, kv.PutOptions{NoExpiry: true})
 		return errors.Join(err, tx.PutExpireAt(two, more, time.UnixMilli(startMs)))
 	})
 	return want, err

@@ -196,7 +196,8 @@ func (m *Model) seen(now int64) uint64 {
 	for _, f := range m.families {
 		for key, expiry := range f.expiry {
 			if expiry <= now {
-				hash -= rowHash(f.sum, []byte(key), []byte(f.value[key])) + expiryHash(f.sum, []byte(key), expiry)
+				hash -= rowHash(f.sum, []byte(key), []byte(f.value[key])) +
+					expiryHash(f.sum, []byte(key), expiry)
 			}
 		}
 	}

@@ -44,7 +44,8 @@ func opDelete(r *Run, rnd *rand.Rand) error {
 // opBig writes a value that needs an overflow extent.
 func opBig(r *Run, rnd *rand.Rand) error {
 	return r.update(kv.Sync, func(t *tx) error {
-		return t.put(pickFamily(t.m, rnd), fmt.Sprintf("big%d", rnd.IntN(6)), newValue(rnd, 1500+rnd.IntN(9000)))
+		return t.put(pickFamily(t.m, rnd), fmt.Sprintf("big%d", rnd.IntN(6)),
+			newValue(rnd, 1500+rnd.IntN(9000)))
 	})
 }
 

@@ -24,7 +24,8 @@ func (r *Run) makeDue(rnd *rand.Rand, least int) error {
 		err := r.update(kv.NoSync, func(t *tx) error {
 			family := pickFamily(t.m, rnd)
 			for range least {
-				if err := t.putTTL(family, newKey(r, rnd), newValue(rnd, 20+rnd.IntN(60)), someTTL(rnd)); err != nil {
+				if err := t.putTTL(family, newKey(r, rnd), newValue(rnd, 20+rnd.IntN(60)),
+					someTTL(rnd)); err != nil {
 					return err
 				}
 			}
@@ -66,7 +67,8 @@ func opPurge(r *Run, rnd *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	if res.Purged != int64(due) || res.Batches != batches || r.newest() != before+uint64(batches) || res.More {
+	if res.Purged != int64(due) || res.Batches != batches || r.newest() != before+uint64(batches) ||
+		res.More {
 		return wrong(
 			"purge of %d keys in %d commits, want %d in %d; more: %v",
 			res.Purged,
@@ -125,7 +127,8 @@ func opEvict(r *Run, rnd *rand.Rand) error {
 	if rnd.IntN(3) == 0 {
 		got, err := readContents(r.db)
 		if want := r.now(); err == nil && got != want {
-			err = wrong("a scan sees commit %d, want %d; contents right: %v", got.seq, want.seq, got.hash == want.hash)
+			err = wrong("a scan sees commit %d, want %d; contents right: %v", got.seq, want.seq,
+				got.hash == want.hash)
 		}
 		return err
 	}
@@ -156,7 +159,8 @@ func opEvict(r *Run, rnd *rand.Rand) error {
 	if err := r.evictNoted(); err != nil {
 		return err
 	}
-	if _, stored := r.model.families[family].value[key]; r.fault == nil && (stored || r.newest() != before+1) {
+	if _, stored := r.model.families[family].value[key]; r.fault == nil &&
+		(stored || r.newest() != before+1) {
 		return wrong("%s/%q was met expired and is still stored", family, key)
 	}
 	return nil

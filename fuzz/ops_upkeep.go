@@ -24,7 +24,8 @@ func compactionSteps(rnd *rand.Rand) int { return rnd.IntN(3 * mostCancelled) }
 // opCompact compacts in steps of a page, and fills in half of the cases. Between the steps there are
 // commits, purges and snapshots, and a third of the compactions is cancelled after some step.
 func opCompact(r *Run, rnd *rand.Rand) error {
-	beside := []func(*Run, *rand.Rand) error{opPut, opOverwrite, opDelete, opBig, opPurge, opHold, opEvict, opRelaxed}
+	beside := []func(*Run, *rand.Rand) error{opPut, opOverwrite, opDelete, opBig, opPurge, opHold,
+		opEvict, opRelaxed}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	last := compactionSteps(rnd)

@@ -36,7 +36,7 @@ type RotReport struct {
 	Cases    int                   `json:"cases"`
 	Deep     int                   `json:"cases_with_commit_and_reopen"`
 	Shapes   map[string]*ShapeFate `json:"shapes"`
-	Failures []string              `json:"failures"` // the first line of each kind of failure, each with its reason
+	Failures []string              `json:"failures"` // first line of each kind of failure, with its reason
 	Failed   int                   `json:"cases_failed"`
 	Seconds  float64               `json:"seconds"`
 }
@@ -47,7 +47,7 @@ type ShapeFate struct {
 	LogBytes  int                     `json:"log_bytes"`
 	Flips     int                     `json:"bits_flipped"`
 	Damages   map[string]map[Fate]int `json:"damages"`     // by kind
-	Named     int                     `json:"flips_named"` // damage was found, and the error or Check names its page or segment
+	Named     int                     `json:"flips_named"` // damage was found, with its page or segment
 	Elsewhere int                     `json:"flips_noticed_elsewhere"`
 	// BlindBytes counts the bytes of the log a flip of which silently loses commits acknowledged as
 	// durable, and RelaxedBytes those where only relaxed commits go. Untold is how many of all
@@ -283,7 +283,8 @@ func (c *rotCampaign) finish() {
 		func(a, b rotFailure) int { return strings.Compare(a.line, b.line) },
 	)
 	for _, f := range kinds {
-		c.report.Failures = append(c.report.Failures, fmt.Sprintf("%s: %s (%d like it)", f.line, f.reason, f.count))
+		c.report.Failures = append(c.report.Failures,
+			fmt.Sprintf("%s: %s (%d like it)", f.line, f.reason, f.count))
 	}
 }
 
@@ -350,7 +351,8 @@ func cuts(o RotOptions, s *Specimen, yield func(Rot) bool) bool {
 // grown puts bytes behind every file.
 func grown(_ RotOptions, s *Specimen, yield func(Rot) bool) bool {
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {
-		for _, n := range []int64{1, 7, 8, 511, 512, 513, 4095, 4096, 4097, 8192, 16384, 65536, 65537, 262144} {
+		for _, n := range []int64{1, 7, 8, 511, 512, 513, 4095, 4096, 4097, 8192, 16384, 65536,
+			65537, 262144} {
 			for kind := range int64(growKinds) {
 				if !yield(Rot{s.Name, name, "grow", n, kind}) {
 					return false

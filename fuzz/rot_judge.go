@@ -353,7 +353,7 @@ func (j *autopsy) goOn(got shelf, problems int) error {
 			if err := proper(after.errs[name]); err != nil {
 				return err
 			}
-		case was && ok && name == defaultFamily: // Damage that is gone now: it was on a page that was written anew.
+		case was && ok && name == defaultFamily: // The damaged page was written anew.
 		case !ok || sum != want:
 			return fmt.Errorf("one more commit, and family %q is wrong (error: %v)", name, after.errs[name])
 		}

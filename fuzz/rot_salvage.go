@@ -141,7 +141,8 @@ func (o *Salvaged) judge(s *Specimen, log bool) error {
 	for name, rows := range o.rows.families {
 		renamed := strings.HasPrefix(name, "tree-") || strings.HasPrefix(name, "lost+found-")
 		for row := range rows {
-			if !renamed && !slices.ContainsFunc(s.rows, func(t shelfRows) bool { return t.families[name][row] }) {
+			if !renamed && !slices.ContainsFunc(s.rows,
+				func(t shelfRows) bool { return t.families[name][row] }) {
 				return fmt.Errorf("family %q has a row that it had in no committed state", name)
 			}
 		}

@@ -117,7 +117,8 @@ type bench struct {
 // grow builds the shape; seed chooses its rows, salt tells stores with the same rows apart.
 func (sh shape) grow(seed, salt uint64) (*Specimen, error) {
 	b := &bench{
-		disk: crashfs.New(crashfs.Options{Direct: true}), salt: salt << 32, rnd: rand.New(rand.NewPCG(seed, 77)),
+		disk: crashfs.New(crashfs.Options{Direct: true}), salt: salt << 32,
+		rnd:  rand.New(rand.NewPCG(seed, 77)),
 		spec: &Specimen{Name: sh.name, states: make([]shelf, 1), rows: make([]shelfRows, 1)},
 	}
 	defer b.abandon()
@@ -353,7 +354,10 @@ func buildFamilies(b *bench) error {
 	if err != nil {
 		return err
 	}
-	return b.update(kv.Sync, func(tx *kv.Tx) error { return errors.Join(tx.DropCF("c"), tx.RenameCF("b", "d")) })
+	return b.update(kv.Sync, func(tx *kv.Tx) error {
+		return errors.Join(tx.DropCF("c"),
+			tx.RenameCF("b", "d"))
+	})
 }
 
 // putTimed puts row i; two of three have an expiry.
@@ -406,7 +410,8 @@ func (s *Specimen) own() {
 	main := s.files[mainFile()]
 	last := int64(0)
 	for at := int64(0); (at+1)*specimenPage <= int64(len(main)); at++ {
-		if h := pager.ReadHeader(main[at*specimenPage:]); h.Pgid == pager.Pgid(at) && h.Kind >= pager.KindMeta &&
+		if h := pager.ReadHeader(main[at*specimenPage:]); h.Pgid == pager.Pgid(at) &&
+			h.Kind >= pager.KindMeta &&
 			h.Kind <= pager.KindFreeDir {
 			last = at
 		}

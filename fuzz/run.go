@@ -278,7 +278,8 @@ func (r *Run) open() error {
 	}
 	want := r.now()
 	if got != want {
-		return wrong("store holds commit %d, want %d; contents right: %v", got.seq, want.seq, got.hash == want.hash)
+		return wrong("store holds commit %d, want %d; contents right: %v", got.seq, want.seq,
+			got.hash == want.hash)
 	}
 	if !first && r.closed && !db.RecoveryInfo().Clean {
 		return wrong("a store that was closed is not clean: %+v", db.RecoveryInfo())

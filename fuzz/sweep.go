@@ -68,7 +68,8 @@ func (m *Model) dies(family, key, value string, now int64) error {
 	case f == nil:
 		return wrong("a key of family %q expires, which is not there", family)
 	case f.value[key] != value:
-		return wrong("%s/%q expires with a value of %d bytes, want %d", family, key, len(value), len(f.value[key]))
+		return wrong("%s/%q expires with a value of %d bytes, want %d", family, key, len(value),
+			len(f.value[key]))
 	case !f.due(key, now):
 		return wrong("%s/%q expires at %d, its expiry is %d", family, key, now, f.expiry[key])
 	}

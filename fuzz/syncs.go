@@ -105,7 +105,8 @@ func Notices(mistake, site string, workloads []Workload) *Failure {
 		}
 	}
 	for _, opts := range []crashfs.ImageOptions{
-		{Profiles: crashfs.None}, {Profiles: crashfs.Dirs | crashfs.Reorder, Random: 3}, {Profiles: crashfs.Prefix | crashfs.Size},
+		{Profiles: crashfs.None}, {Profiles: crashfs.Dirs | crashfs.Reorder, Random: 3},
+		{Profiles: crashfs.Prefix | crashfs.Size},
 		{Profiles: crashfs.Dirs | crashfs.Reorder, Random: 8}, {Random: 4}, {Random: 16},
 	} {
 		for _, r := range hit {

@@ -30,7 +30,8 @@ func Faults(ctx context.Context, o Options, kinds ...string) (FaultReport, error
 			return FaultReport{}, fmt.Errorf("fault %q is not known", name)
 		}
 	}
-	c := &faultCampaign{ctx: ctx, o: o, began: time.Now(), groups: map[string]int{}, seen: map[uint64]struct{}{}}
+	c := &faultCampaign{ctx: ctx, o: o, began: time.Now(), groups: map[string]int{},
+		seen: map[uint64]struct{}{}}
 	c.report = FaultReport{Seed: o.Seed, Kinds: map[string]int{}, Failures: []string{}}
 	for _, w := range append(Sequences(max(o.Length, 1)), relaxedAndKilled()...) {
 		for _, k := range faultKinds {
@@ -38,7 +39,8 @@ func Faults(ctx context.Context, o Options, kinds ...string) (FaultReport, error
 				continue
 			}
 			for _, sticky := range []bool{false, true} {
-				if sticky && (k.fault.Do == crashfs.Gate || k.fault.Do == crashfs.Short && k.fault.Err == nil) {
+				if sticky && (k.fault.Do == crashfs.Gate || k.fault.Do == crashfs.Short &&
+					k.fault.Err == nil) {
 					continue
 				}
 				for _, inRecovery := range []bool{false, true} {
@@ -167,7 +169,8 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 			func(im *crashfs.Image) bool { return c.fresh(im, share, v.from(opened)(im.Point)) },
 		)
 		if err != nil {
-			c.fail(&Failure{Case{t.w, trouble, append(crashes[:1:1], Crash{bad.Point, bad.Desc()})}, err.Error()})
+			c.fail(&Failure{Case{t.w, trouble, append(crashes[:1:1], Crash{bad.Point, bad.Desc()})},
+				err.Error()})
 			return
 		}
 	}

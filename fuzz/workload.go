@@ -167,7 +167,8 @@ func fillLarge(r *Run) error {
 		for i, pages := 0, 0; pages < largePages; i++ {
 			n := 1 + rnd.IntN(24)
 			pages += n
-			if err := t.put(defaultFamily, fmt.Sprintf("large%02d", i), newValue(rnd, n*4096-100)); err != nil {
+			if err := t.put(defaultFamily, fmt.Sprintf("large%02d", i),
+				newValue(rnd, n*4096-100)); err != nil {
 				return err
 			}
 		}

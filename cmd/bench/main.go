@@ -63,7 +63,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		&o.workloads,
 		"workloads",
 		"",
-		"workloads, with commas between, NAME* for all that begin so; empty: all but the big ones; all: those too",
+		"workloads, with commas between, NAME* for all that begin so; "+
+			"empty: all but the big ones; all: those too",
 	)
 	flags.StringVar(
 		&o.rows,
@@ -84,7 +85,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		&o.profile,
 		"cpuprofile",
 		"",
-		"write a CPU profile of the timed part to this file, with engine, workload and round added to its name",
+		"write a CPU profile of the timed part to this file, "+
+			"with engine, workload and round added to its name",
 	)
 	flags.BoolVar(&o.list, "list", false, "list engines and workloads")
 	err := flags.Parse(args)

@@ -113,7 +113,8 @@ func tellRot(w io.Writer, r fuzz.RotReport) {
 		if s.Versions > 0 {
 			fmt.Fprintf(
 				w,
-				"  earlier versions of segments: %d of %d (%.0f %%) lose durable commits without an error, %d at most\n",
+				"  earlier versions of segments: %d of %d (%.0f %%) lose durable commits without an error, "+
+					"%d at most\n",
 				s.BlindVersions,
 				s.Versions,
 				100*float64(s.BlindVersions)/float64(s.Versions),

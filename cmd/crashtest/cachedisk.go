@@ -104,7 +104,8 @@ func newCacheDisk(file string) (d *cacheDisk, err error) {
 		for i := 0; i < len(part); i += blockSize {
 			b := part[i:min(i+blockSize, len(part))]
 			if bytes.Count(b, []byte{0}) < len(b) {
-				d.durable[(off+int64(i))/blockSize] = append(bytes.Clone(b), make([]byte, blockSize-len(b))...)
+				d.durable[(off+int64(i))/blockSize] = append(bytes.Clone(b),
+					make([]byte, blockSize-len(b))...)
 			}
 		}
 		return nil

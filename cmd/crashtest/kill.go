@@ -72,7 +72,8 @@ func kill(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		// A round cut short shows nothing.
 		if err := k.round(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			r.Failures = append(r.Failures, fmt.Sprintf("kill %d, store %d, seed %d: %v", i, r.Stores-1, *seed, err))
+			r.Failures = append(r.Failures,
+				fmt.Sprintf("kill %d, store %d, seed %d: %v", i, r.Stores-1, *seed, err))
 			r.KeptStore = k.path
 		}
 		fmt.Fprintf(stderr, "%4d of %d killed, %d commits acknowledged\n", r.Kills, *n, r.Commits)

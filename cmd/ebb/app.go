@@ -71,7 +71,8 @@ func checkPageSize(cmd *cobra.Command, size int) error {
 	if size != 0 && (size < pager.MinPageSize || size > pager.MaxPageSize || size&(size-1) != 0) {
 		return usageError{
 			cmd,
-			fmt.Errorf("--page-size %d is no power of two from %d to %d", size, pager.MinPageSize, pager.MaxPageSize),
+			fmt.Errorf("--page-size %d is no power of two from %d to %d", size, pager.MinPageSize,
+				pager.MaxPageSize),
 		}
 	}
 	return nil

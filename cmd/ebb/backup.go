@@ -85,9 +85,9 @@ func (a *app) restoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore STORE FILE...",
 		Short: "Make a store of a full backup and its increments",
-		Long: `Restore makes the new store STORE of a full backup and the increments after it, in order. One of
-them may be - for standard input. The store appears under its name when it is complete, verified and
-on the disk; after an error there is none. A file that is there, or the log of one, is never
+		Long: `Restore makes the new store STORE of a full backup and the increments after it, in order. One
+of them may be - for standard input. The store appears under its name when it is complete, verified
+and on the disk; after an error there is none. A file that is there, or the log of one, is never
 replaced.`,
 		Example: `  ebb restore restored.ebb sunday.bak monday.bak
   zstd -d < app.zst | ebb restore copy.ebb -`,
@@ -271,6 +271,7 @@ func (a *app) printBackup(w io.Writer, file string, info kv.BackupInfo) error {
 	if info.Base != "" {
 		kind = "increment on " + info.Base
 	}
-	_, err := fmt.Fprintf(w, "%s: %s, %s, of commit %d: %s\n", file, info.ID, kind, info.Seq, size(info.Bytes))
+	_, err := fmt.Fprintf(w, "%s: %s, %s, of commit %d: %s\n", file, info.ID, kind, info.Seq,
+		size(info.Bytes))
 	return err
 }

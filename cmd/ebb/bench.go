@@ -58,7 +58,8 @@ gives a feeling for the machine, no more: the numbers are of one short run with 
 			return a.printBench(results)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "where to make the store; empty: the directory for temporary files")
+	cmd.Flags().StringVar(&dir, "dir", "",
+		"where to make the store; empty: the directory for temporary files")
 	durationVar(cmd.Flags(), &each, "each", time.Second, "time for each measurement that has no fixed end")
 	return cmd
 }
@@ -100,7 +101,8 @@ func (b *bencher) measure(name string, limit time.Duration, fn func() (ops int, 
 		done = last || limit > 0 && time.Since(began) >= limit
 	}
 	took := time.Since(began).Seconds()
-	b.results = append(b.results, benchResult{name, ops, took, float64(ops) / took, took / float64(ops) * 1e6})
+	b.results = append(b.results, benchResult{name, ops, took, float64(ops) / took,
+		took / float64(ops) * 1e6})
 	b.p.add(1)
 }
 

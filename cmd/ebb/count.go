@@ -14,9 +14,9 @@ func (a *app) countCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "count STORE",
 		Short: "Count the rows of a family, or of a range of it, without reading them",
-		Long: `Count prints the number of rows that are stored in a family, expired ones that are not deleted yet
-included. It takes as long for a million rows as for one: the pages above the rows know how many are
-below. --live leaves expired rows out; it counts the whole family.`,
+		Long: `Count prints the number of rows that are stored in a family, expired ones that are not deleted
+yet included. It takes as long for a million rows as for one: the pages above the rows know how many
+are below. --live leaves expired rows out; it counts the whole family.`,
 		Example: `  ebb count my.ebb --family sessions --live
   ebb count my.ebb --prefix order:2030-
   ebb count my.ebb --from a --to n`,

@@ -19,9 +19,9 @@ func (a *app) incrCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "incr STORE KEY [DELTA]",
 		Short: "Add to a counter and print the sum; creates the counter if it is absent",
-		Long: `Incr adds DELTA, 1 if it is not given, to a counter, and prints the sum. A counter is a value of 8
-bytes, big-endian, as DB.Increment of the library keeps it. One that is absent counts as 0: it is
-created, with the family and the store, and lives for --ttl, or as put would have it. One that is
+		Long: `Incr adds DELTA, 1 if it is not given, to a counter, and prints the sum. A counter is a value
+of 8 bytes, big-endian, as DB.Increment of the library keeps it. One that is absent counts as 0: it
+is created, with the family and the store, and lives for --ttl, or as put would have it. One that is
 there keeps its expiry. A negative DELTA goes behind --.`,
 		Example: `  ebb incr my.ebb visits
   ebb incr my.ebb calls:ada --ttl 1m

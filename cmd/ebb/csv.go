@@ -112,7 +112,8 @@ func csvLine(record []string) (line dumpLine, err error) {
 			return line, err
 		}
 		line = dumpLine{
-			DefaultTTL: line.DefaultTTL, Retention: line.Retention, Partition: line.Partition, Sequence: line.Sequence,
+			DefaultTTL: line.DefaultTTL, Retention: line.Retention, Partition: line.Partition,
+			Sequence: line.Sequence,
 		}
 	} else {
 		line.Key, line.Value = &cells[1], &cells[2]

@@ -57,7 +57,8 @@ goes behind --.`,
 				}
 			}
 			if deleted < len(keys) {
-				return fmt.Errorf("del: %d deleted, %d absent: %w", deleted, len(keys)-deleted, kv.ErrNotFound)
+				return fmt.Errorf("del: %d deleted, %d absent: %w", deleted, len(keys)-deleted,
+					kv.ErrNotFound)
 			}
 			return nil
 		},

@@ -62,7 +62,8 @@ the store.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Int64Var(&d.batchBytes, "batch-bytes", demoBatchBytes, "bytes of file content in one transaction, about")
+	f.Int64Var(&d.batchBytes, "batch-bytes", demoBatchBytes,
+		"bytes of file content in one transaction, about")
 	f.IntVar(&d.killPercent, "kill-percent", 50, "kill the import when this much is durable")
 	return cmd
 }
@@ -193,7 +194,8 @@ func (d *demo) goOn(ctx context.Context, db *kv.DB) (err error) {
 	}
 	im := importer{app: d.app, batchBytes: d.batchBytes, resume: true}
 	if !im.wholeBatches(d.tree.files, d.recovered) {
-		return fmt.Errorf("after the kill: %d files are stored, which is a part of a transaction", d.recovered)
+		return fmt.Errorf("after the kill: %d files are stored, which is a part of a transaction",
+			d.recovered)
 	}
 	d.say(
 		"every reported transaction is there, and each is whole: %s compared byte for byte",

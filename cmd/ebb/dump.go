@@ -156,7 +156,8 @@ func (d *dumper) head(family string, stored, live int64, known bool) error {
 	case live < stored:
 		note = fmt.Sprintf(", %d expired and not yet deleted", stored-live)
 	}
-	_, err := fmt.Fprintf(d.app.out, "family %s: %s%s\n", d.app.show([]byte(family)), plural(rows, "row"), note)
+	_, err := fmt.Fprintf(d.app.out, "family %s: %s%s\n", d.app.show([]byte(family)),
+		plural(rows, "row"), note)
 	return err
 }
 

@@ -27,7 +27,10 @@ var longUnits = map[string]time.Duration{"d": 24, "w": 7 * 24}
 // parseDuration takes what time.ParseDuration takes, and d and w for days and weeks beside its
 // units.
 func parseDuration(s string) (time.Duration, error) {
-	refuse := func() (time.Duration, error) { return 0, fmt.Errorf("%q is no duration, %s", s, durationForms) }
+	refuse := func() (time.Duration, error) {
+		return 0,
+			fmt.Errorf("%q is no duration, %s", s, durationForms)
+	}
 	rest, negative := strings.CutPrefix(s, "-")
 	if !negative {
 		rest = strings.TrimPrefix(rest, "+")
@@ -48,7 +51,8 @@ func parseDuration(s string) (time.Duration, error) {
 		part, err := time.ParseDuration(m[1] + unit)
 		if err != nil {
 			// What is refused now and would not be as a small number is too large for a duration.
-			if _, small := time.ParseDuration("1" + unit); small != nil || !strings.ContainsAny(m[1], "0123456789") {
+			if _, small := time.ParseDuration("1" + unit); small != nil ||
+				!strings.ContainsAny(m[1], "0123456789") {
 				return refuse()
 			}
 			part, factor = math.MaxInt64, 2

@@ -167,7 +167,8 @@ func readExpiries(path string) (map[string]time.Time, error) {
 				return nil, fmt.Errorf("--expiries: %s, line %d: %v", path, no, err)
 			}
 			if before, named := all[file]; named && !before.Equal(at) {
-				return nil, fmt.Errorf("--expiries: %s, line %d: the file has another expiry in a line before", path, no)
+				return nil, fmt.Errorf(
+					"--expiries: %s, line %d: the file has another expiry in a line before", path, no)
 			}
 			all[file] = at
 		}

@@ -38,7 +38,8 @@ family. Import --rest takes it, and so does ebb load.`,
 			var summary exportSummary
 			err := a.view(cmd.Context(), args[0], func(tx *kv.Tx) (err error) {
 				ex.own = ownFilesOf(args[0])
-				if ex.expiries, err = createExpiries(ex.expiryFile, args[1], ex.own, ex.overwrite); err != nil {
+				if ex.expiries, err = createExpiries(ex.expiryFile, args[1], ex.own,
+					ex.overwrite); err != nil {
 					return err
 				}
 				if ex.rest, err = a.createRest(ex.restFile, args[1], ex.own, ex.overwrite); err != nil {
@@ -137,7 +138,8 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 		err := ex.write(root, name, value)
 		if noFileName(err) && ex.rest != nil {
 			at, _ := c.Expiry()
-			if err := ex.rest.add(row{family: ex.app.family, key: c.Key(), value: value, at: at}); err != nil {
+			if err := ex.rest.add(row{family: ex.app.family, key: c.Key(), value: value,
+				at: at}); err != nil {
 				return s, err
 			}
 			s.Rest++
@@ -210,9 +212,11 @@ func (ex *exporter) print(s exportSummary) error {
 		fmt.Fprintf(a.out, "wrote %s, %s, in %s\n", plural(s.Files, "file"), size(s.Bytes), took)
 		switch {
 		case s.Timed > 0 && ex.expiryFile != "":
-			fmt.Fprintf(a.out, "%s of a key with an expiry, noted in %s\n", plural(s.Timed, "file"), ex.expiryFile)
+			fmt.Fprintf(a.out, "%s of a key with an expiry, noted in %s\n", plural(s.Timed, "file"),
+				ex.expiryFile)
 		case s.Timed > 0:
-			fmt.Fprintf(a.out, "%s of a key with an expiry, which a file does not have\n", plural(s.Timed, "file"))
+			fmt.Fprintf(a.out, "%s of a key with an expiry, which a file does not have\n",
+				plural(s.Timed, "file"))
 		}
 		if s.Rest > 0 {
 			fmt.Fprintf(a.out, "%s whose keys are no file names, in %s\n", plural(s.Rest, "row"), ex.restFile)

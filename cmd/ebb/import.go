@@ -288,7 +288,8 @@ func (a *app) printImport(s importSummary) error {
 			fmt.Fprintf(a.out, "skipped %s and %s\n", links, special)
 		}
 		if s.Unmatched > 0 {
-			fmt.Fprintf(a.stderr, "warning: no file is there for %s of --expiries\n", plural(s.Unmatched, "line"))
+			fmt.Fprintf(a.stderr, "warning: no file is there for %s of --expiries\n",
+				plural(s.Unmatched, "line"))
 		}
 		a.printFileErrors("not stored", s.Errors)
 	}

@@ -11,7 +11,8 @@ import (
 
 // readBadger reads the live rows of a directory of Badger, with their expiries, into one family. It
 // opens the directory read-only, which Badger allows after a clean close only.
-func readBadger(path string, _ time.Duration, put func(foreignRow) error, sequence func(string, uint64) error) error {
+func readBadger(path string, _ time.Duration, put func(foreignRow) error,
+	sequence func(string, uint64) error) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("read: %v", err) // not wrapped: a hint about the store would mislead
 	}

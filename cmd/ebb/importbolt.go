@@ -51,7 +51,8 @@ func readBucket(
 		return err
 	}
 	for _, name := range nested {
-		if err := readBucket(b.Bucket(name), append(path[:len(path):len(path)], name), put, sequence); err != nil {
+		if err := readBucket(b.Bucket(name), append(path[:len(path):len(path)], name), put,
+			sequence); err != nil {
 			return err
 		}
 	}

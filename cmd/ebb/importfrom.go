@@ -151,7 +151,8 @@ func (im *foreignImport) store(tx *kv.Tx, r foreignRow, done *foreignSummary) er
 		done.Expiring++
 	}
 	if err != nil {
-		return fmt.Errorf("family %s: key %s: %w", im.app.show([]byte(r.family)), im.app.show(shortened(r.key)), err)
+		return fmt.Errorf("family %s: key %s: %w", im.app.show([]byte(r.family)),
+			im.app.show(shortened(r.key)), err)
 	}
 	done.Rows++
 	done.Bytes += int64(len(r.key) + len(r.value))
@@ -200,7 +201,8 @@ func (a *app) printForeign(s foreignSummary) error {
 		return a.printJSON(s)
 	}
 	fmt.Fprintf(a.out, "stored %s, %s, in %s and %s\n", plural(s.Rows, "row"), size(s.Bytes),
-		plural(s.Transactions, "transaction"), time.Duration(s.Seconds*float64(time.Second)).Round(time.Millisecond))
+		plural(s.Transactions, "transaction"),
+		time.Duration(s.Seconds*float64(time.Second)).Round(time.Millisecond))
 	if s.Expired > 0 {
 		fmt.Fprintf(a.out, "skipped %s that expired meanwhile\n", plural(s.Expired, "row"))
 	}

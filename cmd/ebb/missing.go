@@ -100,7 +100,8 @@ func (m *missing) err() error {
 		return nil
 	}
 	return marked{
-		fmt.Errorf("damage in %s; up to %s missing, all others were read", plural(m.n, "place"), rowsAre(m.rows)),
+		fmt.Errorf("damage in %s; up to %s missing, all others were read", plural(m.n, "place"),
+			rowsAre(m.rows)),
 		kv.ErrCorrupt,
 	}
 }

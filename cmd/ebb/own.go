@@ -17,7 +17,7 @@ type ownFiles []fs.FileInfo
 
 func ownFilesOf(store string) (own ownFiles) {
 	store = vfs.Follow(store)
-	segments, _ := wal.Files(vfs.OS, store) // What keeps us from listing them keeps the store from being opened.
+	segments, _ := wal.Files(vfs.OS, store) // without the list the store cannot be opened either
 	for _, name := range append(segments, store, store+".new") {
 		if info, err := os.Stat(name); err == nil {
 			own = append(own, info)

@@ -62,8 +62,8 @@ type advice struct {
 }
 
 // damageHint is the way on from damage.
-const damageHint = "keep a copy of the files; go back to a backup with `ebb restore`, or make a new store of all " +
-	"rows that can be read with `ebb salvage STORE OUT --log`"
+const damageHint = "keep a copy of the files; go back to a backup with `ebb restore`, or make a new " +
+	"store of all rows that can be read with `ebb salvage STORE OUT --log`"
 
 // The first line that fits is used: kv.ErrNotFound is fs.ErrNotExist too, and a store that fails
 // does so for a cause that may have a line of its own.
@@ -74,15 +74,19 @@ var advices = []advice{
 	{"differs", errDiffers, ""},
 	{"not_counter", kv.ErrNotCounter, "a counter is a value of 8 bytes, as `ebb incr` creates it"},
 	{"partitioned", kv.ErrPartitioned, "`ebb append` and `ebb scan-time` write and read such a family"},
-	{"not_partitioned", kv.ErrNotPartitioned, "`ebb family STORE NAME --create --retention 30d` creates one that is"},
+	{"not_partitioned", kv.ErrNotPartitioned,
+		"`ebb family STORE NAME --create --retention 30d` creates one that is"},
 	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
-	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s; `ebb " +
-		"stats STORE --live` and `ebb ui STORE` need no lock, and check, dump and pages can read a copy: a " +
-		"backup that the process makes (Backup of package kv), and `ebb restore`"},
+	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with " +
+		"--wait 10s; `ebb stats STORE --live` and `ebb ui STORE` need no lock, and check, dump " +
+		"and pages can read a copy: a backup that the process makes (Backup of package kv), and " +
+		"`ebb restore`"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
-	{"backup_base", kv.ErrBackupBase, "a full backup comes first, then each increment on the one before it; " +
-		"`ebb backup STORE FILE` makes a full one"},
-	{"version", kv.ErrVersion, "another version of Ebb wrote this store: use the ebb command of that version"},
+	{"backup_base", kv.ErrBackupBase,
+		"a full backup comes first, then each increment on the one before it; " +
+			"`ebb backup STORE FILE` makes a full one"},
+	{"version", kv.ErrVersion,
+		"another version of Ebb wrote this store: use the ebb command of that version"},
 	{
 		"corrupt",
 		errNoMeta,
@@ -140,7 +144,8 @@ var advices = []advice{
 	{
 		"reserved",
 		kv.ErrCFReserved,
-		"family names that begin with __ belong to Ebb, and the family default is always there under this name",
+		"family names that begin with __ belong to Ebb, and the family default is always there " +
+			"under this name",
 	},
 	{"family_name", kv.ErrCFName, "a family name is 1 to 200 bytes of UTF-8 without NUL"},
 	{"path", kv.ErrInvalidPath, "a store is a regular file"},
@@ -162,7 +167,8 @@ var advices = []advice{
 	{
 		"missing",
 		fs.ErrNotExist,
-		"check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, other commands do not",
+		"check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, " +
+			"other commands do not",
 	},
 	{
 		"permission",

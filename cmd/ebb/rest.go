@@ -16,7 +16,8 @@ import (
 // noFileName reports whether a key could not be written because of what it is: no clean relative
 // path, a name that is too long, or one below another key's file.
 func noFileName(err error) bool {
-	for _, kind := range []error{errNoPath, errBelowFile, syscall.ENAMETOOLONG, syscall.ENOTDIR, syscall.EISDIR} {
+	for _, kind := range []error{errNoPath, errBelowFile, syscall.ENAMETOOLONG, syscall.ENOTDIR,
+		syscall.EISDIR} {
 		if errors.Is(err, kind) {
 			return true
 		}

@@ -108,10 +108,12 @@ func (a *app) printSalvage(from, to string, r *salvage.Report) error {
 				a.show([]byte(f.Name)), f.Older)
 		}
 		for _, g := range f.Gaps {
-			fmt.Fprintf(a.out, "missing: family %s: %s\n", a.show([]byte(f.Name)), printable(a.gapText(g), ""))
+			fmt.Fprintf(a.out, "missing: family %s: %s\n", a.show([]byte(f.Name)),
+				printable(a.gapText(g), ""))
 		}
 		if f.More > 0 {
-			fmt.Fprintf(a.out, "missing: family %s: and %s\n", a.show([]byte(f.Name)), plural(f.More, "more range"))
+			fmt.Fprintf(a.out, "missing: family %s: and %s\n", a.show([]byte(f.Name)),
+				plural(f.More, "more range"))
 		}
 	}
 	for _, note := range r.Notes {
@@ -128,7 +130,8 @@ func (a *app) printSalvage(from, to string, r *salvage.Report) error {
 
 func (a *app) printUnknown(r *salvage.Report) {
 	if r.LostFound > 0 {
-		fmt.Fprintf(a.out, "%s whose family is unknown, in families lost+found-N\n", plural(r.LostFound, "row"))
+		fmt.Fprintf(a.out, "%s whose family is unknown, in families lost+found-N\n",
+			plural(r.LostFound, "row"))
 	}
 	if r.UnknownRows > 0 {
 		fmt.Fprintf(a.out, "%s on pages in use of unknown trees, perhaps Ebb's own: see --stale\n",

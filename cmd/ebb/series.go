@@ -98,9 +98,9 @@ func (a *app) scanTimeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scan-time STORE",
 		Short: "List the rows of a time-partitioned family in the order of time",
-		Long: `Scan-time lists the live rows of a time-partitioned family: time, tab, key, tab, value. It reads
-only the partitions of the times that are asked for. With --json each row is one object on a line.`,
-		Example: `  ebb scan-time my.ebb --family cpu --from -1h
+		Long: `Scan-time lists the live rows of a time-partitioned family: time, tab, key, tab, value. It
+reads only the partitions of the times that are asked for. With --json each row is one object on a
+line.`, Example: `  ebb scan-time my.ebb --family cpu --from -1h
   ebb scan-time my.ebb --family cpu --to 2030-01-31T12:00:00Z --reverse --limit 10`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

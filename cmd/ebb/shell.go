@@ -117,7 +117,8 @@ exit code of that command. A transaction that is still open at the end is an err
 			return a.shell(cmd.Context(), args[0], readOnly, path)
 		},
 	}
-	cmd.Flags().BoolVar(&readOnly, "read-only", false, "open the store to read: other readers may have it open, too")
+	cmd.Flags().BoolVar(&readOnly, "read-only", false,
+		"open the store to read: other readers may have it open, too")
 	cmd.Flags().BoolVar(&noHistory, "no-history", false, "neither read nor keep a history")
 	a.addCreation(cmd)
 	return cmd
@@ -322,7 +323,8 @@ func exampleInShell(cmd *cobra.Command) string {
 
 // addOwn adds the commands that only a shell has.
 func (s *shell) addOwn(root *cobra.Command) {
-	own := func(use, short string, most int, run func(ctx context.Context, words []string) error) *cobra.Command {
+	own := func(use, short string, most int,
+		run func(ctx context.Context, words []string) error) *cobra.Command {
 		cmd := &cobra.Command{
 			Use: use, Short: short, Args: args(0, most), DisableFlagsInUseLine: true,
 			RunE: func(cmd *cobra.Command, words []string) error { return run(cmd.Context(), words) },

@@ -48,7 +48,8 @@ which process has the store open. There are no counts of rows then.`,
 			}
 			if a.json {
 				err = a.printJSON(
-					map[string]any{"stats": stats, "recovery": recovery, "next_expiry": next, "settings": settings},
+					map[string]any{"stats": stats, "recovery": recovery, "next_expiry": next,
+						"settings": settings},
 				)
 			} else {
 				err = a.printStats(stats, recovery, next, settings)

@@ -12,8 +12,8 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the command",
-		Long: `Version prints the version of the command, of Go, the platform, and the revision of the source if
-it is known. A report of a bug should have this line.`,
+		Long: `Version prints the version of the command, of Go, the platform, and the revision of the source
+if it is known. A report of a bug should have this line.`,
 		Args: args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return a.printVersion()

@@ -32,7 +32,8 @@ func (e *enumeration) all() {
 		run     func()
 	}{
 		{Kill, e.kill}, {None, e.none}, {Prefix, e.prefix}, {Reorder, e.reorder},
-		{Torn512, e.torn}, {Torn4K, e.torn4k}, {Shorn, e.torn}, {Dirs, e.dirs}, {Size, e.size}, {Stale, e.stale},
+		{Torn512, e.torn}, {Torn4K, e.torn4k}, {Shorn, e.torn}, {Dirs, e.dirs}, {Size, e.size},
+		{Stale, e.stale},
 	} {
 		if e.stopped {
 			return

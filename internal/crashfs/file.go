@@ -110,7 +110,8 @@ func (ino *inode) truncate(size int64) {
 		clear(ino.blocks[n:])
 		ino.blocks, ino.owned = ino.blocks[:n], ino.owned[:n]
 	}
-	if end, i := int(size%blockSize), int(size/blockSize); size < ino.size && end != 0 && i < len(ino.blocks) &&
+	if end, i := int(size%blockSize), int(size/blockSize); size < ino.size && end != 0 &&
+		i < len(ino.blocks) &&
 		ino.blocks[i] != nil {
 		clear(ino.mutable(i)[end:])
 	}

@@ -110,7 +110,8 @@ func (p *point) build(r *recipe) uint64 {
 			v := u.v
 			if u.seq == r.tornSeq {
 				v = p.torn(r, u, c.block(u.i))
-			} else if r.tornSeq > 0 && u.seq > r.tornSeq && p.w.ops[r.tornSeq].Ino == u.ino && len(r.lost) > 0 {
+			} else if r.tornSeq > 0 && u.seq > r.tornSeq && p.w.ops[r.tornSeq].Ino == u.ino &&
+				len(r.lost) > 0 {
 				v = p.tornBelow(r, u, c.block(u.i))
 			}
 			c.set(u.i, v)

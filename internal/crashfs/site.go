@@ -84,7 +84,7 @@ func (s *site) id(kind Kind) string {
 		c := &src.calls[i]
 		if c.lo <= s.line && s.line <= c.hi && slices.Contains(names, c.name) &&
 			(best == nil || best.value || !c.value) {
-			best = c // A call goes before a method value in the same function; the innermost call starts last.
+			best = c // Calls go before method values; the innermost call starts last.
 		}
 	}
 	if best != nil {
@@ -104,7 +104,8 @@ var (
 		KindSync: {"Sync"}, KindSyncData: {"SyncData"}, KindSyncDir: {"SyncDir"},
 		KindWrite: {"WriteAt", "WriteFull"}, KindDirect: {"WriteAt", "WriteFull"},
 		KindWrite | KindDirect: {"WriteAt", "WriteFull"},
-		KindTruncate:           {"Truncate"}, KindCreate: {"Open"}, KindRemove: {"Remove"}, KindRename: {"Rename"},
+		KindTruncate:           {"Truncate"}, KindCreate: {"Open"}, KindRemove: {"Remove"},
+		KindRename: {"Rename"},
 		KindOpen: {
 			"Open",
 		}, KindOpen | KindCreate: {"Open"}, KindRead: {"ReadAt", "ReadFull"}, KindSize: {"Size", "ID"},

@@ -22,7 +22,7 @@ type State struct {
 	PageSize   int    `json:"page_size"`
 	Checkpoint uint32 `json:"checkpoint"` // its number
 	Seq        uint64 `json:"seq"`        // of the last commit in the checkpoint
-	ClockMark  string `json:"clock_mark"` // the latest instant that a commit of it has seen; "" if there is none
+	ClockMark  string `json:"clock_mark"` // latest instant of a commit; "" if there is none
 	// Clean says that the checkpoint needs no log: the store is closed, or no change was made since it
 	// was opened.
 	Clean       bool   `json:"clean"`
@@ -81,7 +81,8 @@ func Look(fsys vfs.FS, path string) (s *State, err error) {
 func read(file *pager.RawFile, m *pager.Meta, unknown bool) *State {
 	size := int64(m.PageSize)
 	s := &State{
-		StoreID: hex.EncodeToString(m.StoreID[:]), PageSize: m.PageSize, Checkpoint: uint32(m.Epoch), Seq: m.Seq,
+		StoreID: hex.EncodeToString(m.StoreID[:]), PageSize: m.PageSize,
+		Checkpoint: uint32(m.Epoch), Seq: m.Seq,
 		Clean: m.Clean, FileBytes: file.Bytes(), UsedBytes: 2 * size,
 	}
 	if m.ClockMark != 0 {

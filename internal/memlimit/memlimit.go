@@ -141,7 +141,8 @@ const unlimited = math.MaxInt64 - 1<<20
 func total(text string) int64 {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 53)
+			number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB"))
+			kb, err := strconv.ParseInt(number, 10, 53)
 			if err != nil || kb < 0 {
 				return 0
 			}

@@ -27,7 +27,8 @@ func (l *List[T]) grow(n int) {
 	if size := int(unsafe.Sizeof(T(0))); l.Off && room >= HugePage/size {
 		room = (room*size + HugePage - 1) / HugePage * HugePage / size
 		if slab, err := Alloc(room * size); err == nil { // else the Go heap
-			l.slab, l.All = slab, unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(slab))), room)[:len(old.All)]
+			l.slab, l.All = slab, unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(slab))),
+				room)[:len(old.All)]
 		}
 	}
 	if l.All == nil {

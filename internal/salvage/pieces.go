@@ -142,7 +142,8 @@ func (r *rescue) findFreeMap() error {
 	} else if r.table != nil {
 		level := uint8(0)
 		err := r.src.Scan(func(h pager.Header, _ []byte) bool {
-			if h.Kind == pager.KindFreeDir && h.Epoch == r.table.tree.Root.Epoch && (dir.IsZero() || h.Level > level) {
+			if h.Kind == pager.KindFreeDir && h.Epoch == r.table.tree.Root.Epoch &&
+				(dir.IsZero() || h.Level > level) {
 				dir, level = pager.Ref{Pgid: h.Pgid, Epoch: h.Epoch}, h.Level
 			}
 			return r.ctx.Err() == nil
@@ -184,7 +185,8 @@ func (r *rescue) orphans() (roots []tree.Tree, err error) {
 	}
 	err = r.src.Scan(func(h pager.Header, b []byte) bool {
 		if pages.Has(h.Pgid) && !below.Has(h.Pgid) {
-			t := tree.Tree{Root: pager.Ref{Pgid: h.Pgid, Epoch: h.Epoch}, Depth: h.Level + 1, Rows: uint64(h.Count)}
+			t := tree.Tree{Root: pager.Ref{Pgid: h.Pgid, Epoch: h.Epoch}, Depth: h.Level + 1,
+				Rows: uint64(h.Count)}
 			if h.Kind == pager.KindBranch {
 				t.Rows = 0
 				tree.EachChild(b, func(_ []byte, _ pager.Ref, rows uint64) { t.Rows += rows })

@@ -166,7 +166,8 @@ func (r *rescue) fillTable() error {
 			return err
 		}
 		for id, root := range t.trees {
-			if _, there := r.trees[id]; !there && inGap(r.table.gaps, binary.BigEndian.AppendUint64(nil, uint64(id))) {
+			if _, there := r.trees[id]; !there &&
+				inGap(r.table.gaps, binary.BigEndian.AppendUint64(nil, uint64(id))) {
 				r.addTree(id, root, t.tree.Root.Epoch)
 			}
 		}

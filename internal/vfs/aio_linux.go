@@ -89,7 +89,8 @@ func startWrite(f *os.File, p []byte, off int64) Pending {
 			off:  off,
 		}
 		blocks := [1]*aioBlock{&a.block}
-		n, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, uintptr(a.context), 1, uintptr(unsafe.Pointer(&blocks)))
+		n, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, uintptr(a.context), 1,
+			uintptr(unsafe.Pointer(&blocks)))
 		if errno != 0 {
 			return errno
 		}

@@ -86,7 +86,8 @@ func (m *memory) Open(name string, flag Flag) (File, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrExist}
 	case ino == nil:
 		m.lastIno++
-		ino = &memInode{mode: flag.Mode(), id: FileID{Dev: m.dev, Ino: m.lastIno}, holders: map[*memFile]bool{}}
+		ino = &memInode{mode: flag.Mode(), id: FileID{Dev: m.dev, Ino: m.lastIno},
+			holders: map[*memFile]bool{}}
 		m.names[clean] = ino
 	}
 	return &memFile{ino: ino, name: name, write: flag&Write != 0}, nil

@@ -81,7 +81,8 @@ func dropPages(b []byte) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	if skip := -at % size; skip < uintptr(len(b)) {
 		if b = b[skip:]; uintptr(len(b)) >= size {
-			_ = unix.Madvise(b[:uintptr(len(b))/size*size], unix.MADV_DONTNEED) // Without it memory stays in use.
+			// Without it memory stays in use.
+			_ = unix.Madvise(b[:uintptr(len(b))/size*size], unix.MADV_DONTNEED)
 		}
 	}
 }

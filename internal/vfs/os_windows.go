@@ -74,7 +74,8 @@ func lockFile(f *os.File, exclusive, locked bool) error {
 			// A handle conflicts with itself here; release it first, as flock does when it converts a
 			// lock. That it may already be gone, after a conversion that found a conflict, is no
 			// error.
-			_ = windows.UnlockFileEx(windows.Handle(fd), 0, 1, 0, &windows.Overlapped{OffsetHigh: lockOffsetHigh})
+			_ = windows.UnlockFileEx(windows.Handle(fd), 0, 1, 0,
+				&windows.Overlapped{OffsetHigh: lockOffsetHigh})
 		}
 		return windows.LockFileEx(
 			windows.Handle(fd),
@@ -98,7 +99,8 @@ func lockFile(f *os.File, exclusive, locked bool) error {
 
 func unlockFile(f *os.File) {
 	_ = control(f, func(fd uintptr) error {
-		return windows.UnlockFileEx(windows.Handle(fd), 0, 1, 0, &windows.Overlapped{OffsetHigh: lockOffsetHigh})
+		return windows.UnlockFileEx(windows.Handle(fd), 0, 1, 0,
+			&windows.Overlapped{OffsetHigh: lockOffsetHigh})
 	})
 }
 

@@ -30,7 +30,7 @@ func (m mutant) String() string { return m.class + "/" + m.name }
 // verdict is what became of a mutant.
 type verdict struct {
 	Mutant  string  `json:"mutant"`
-	Verdict string  `json:"verdict"` // killed, survived or stale: the code that it changes is not there any more
+	Verdict string  `json:"verdict"` // killed, survived, or stale: its code is not there
 	By      string  `json:"by,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
@@ -170,7 +170,8 @@ func (m mutant) overlay(dir string) (name string, err error) {
 		return "", err
 	}
 	changed := filepath.Join(dir, filepath.Base(m.file))
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o666); err != nil {
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)),
+		0o666); err != nil {
 		return "", err
 	}
 	b, err := json.Marshal(map[string]map[string]string{"Replace": {real: changed}})
@@ -226,7 +227,8 @@ var (
 	most    = suite{"txn", "^Test[^M]"} // TestModel takes longer than all others
 	crashes = suite{
 		"fuzz",
-		"CrashesAreSurvived|EveryProfile|Recoveries|FailingCalls|FailedSyncs|FullDisk|Regressions|Interleavings",
+		"CrashesAreSurvived|EveryProfile|Recoveries|FailingCalls|FailedSyncs|FullDisk|" +
+			"Regressions|Interleavings",
 	}
 	// without copies
 	inPlace   = suite{"txn", "RowsThatFit|Rollback|Reader|Undo|Savepoint|Snapshots|Patch|AtRandom|Hand"}

@@ -10,7 +10,8 @@ import (
 )
 
 func init() {
-	register(Engine{Name: "badger", Module: "github.com/dgraph-io/badger/v4", Expires: true, Open: openBadger})
+	register(Engine{Name: "badger", Module: "github.com/dgraph-io/badger/v4", Expires: true,
+		Open: openBadger})
 }
 
 // badgerStore has the defaults but for: no compression, because values do not compress, and with
@@ -21,7 +22,8 @@ type badgerStore struct{ db *badger.DB }
 
 func openBadger(c Config) (Store, error) {
 	db, err := badger.Open(badger.DefaultOptions(c.Dir).WithLogger(silent{}).WithMetricsEnabled(false).
-		WithSyncWrites(c.Durable).WithCompression(options.None).WithBlockCacheSize(0).WithDetectConflicts(false))
+		WithSyncWrites(c.Durable).WithCompression(options.None).WithBlockCacheSize(0).
+		WithDetectConflicts(false))
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,8 @@ import (
 
 func init() {
 	register(
-		Engine{Name: "buntdb", Module: "github.com/tidwall/buntdb", Expires: true, OnlyTTL: true, Open: openBunt},
+		Engine{Name: "buntdb", Module: "github.com/tidwall/buntdb", Expires: true, OnlyTTL: true,
+			Open: openBunt},
 	)
 }
 

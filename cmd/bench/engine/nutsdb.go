@@ -9,7 +9,8 @@ import (
 
 func init() {
 	register(
-		Engine{Name: "nutsdb", Module: "github.com/nutsdb/nutsdb", Expires: true, OnlyTTL: true, Open: openNuts},
+		Engine{Name: "nutsdb", Module: "github.com/nutsdb/nutsdb", Expires: true, OnlyTTL: true,
+			Open: openNuts},
 	)
 }
 

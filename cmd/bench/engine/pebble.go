@@ -16,7 +16,8 @@ import (
 
 func init() {
 	register(
-		Engine{Name: "pebble", Module: "github.com/cockroachdb/pebble/v2", Checkpoints: true, Open: openPebble},
+		Engine{Name: "pebble", Module: "github.com/cockroachdb/pebble/v2", Checkpoints: true,
+			Open: openPebble},
 	)
 	register(
 		Engine{

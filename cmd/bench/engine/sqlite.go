@@ -15,7 +15,8 @@ import (
 
 func init() {
 	open := openSQLite("sqlite", false)
-	register(Engine{Name: "sqlite", Module: "modernc.org/sqlite", Checkpoints: true, Copies: true, Open: open})
+	register(Engine{Name: "sqlite", Module: "modernc.org/sqlite", Checkpoints: true, Copies: true,
+		Open: open})
 	register(
 		Engine{Name: "sqlite-dual", Module: "modernc.org/sqlite", Expires: true, Purges: true, OnlyTTL: true,
 			Open: openSQLite("sqlite", true)},
@@ -42,7 +43,8 @@ const sqliteAutoCheckpoint = 64 << 20 / 4096 // pages
 
 func openSQLite(driver string, expires bool) func(Config) (Store, error) {
 	return func(c Config) (Store, error) {
-		db, err := sql.Open(driver, "file:"+(&url.URL{Path: filepath.Join(c.Dir, "bench.sqlite")}).EscapedPath())
+		db, err := sql.Open(driver,
+			"file:"+(&url.URL{Path: filepath.Join(c.Dir, "bench.sqlite")}).EscapedPath())
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +91,8 @@ func (s *sqliteStore) connect() (*sqliteConn, error) {
 	sc := &sqliteConn{conn: conn}
 	return sc, sc.exec(
 		fmt.Sprintf(`PRAGMA journal_mode = WAL; PRAGMA synchronous = %s; PRAGMA wal_autocheckpoint = %d;
-		PRAGMA cache_size = %d; PRAGMA mmap_size = %d; PRAGMA temp_store = MEMORY; PRAGMA busy_timeout = 10000`,
+		PRAGMA cache_size = %d; PRAGMA mmap_size = %d; PRAGMA temp_store = MEMORY;
+		PRAGMA busy_timeout = 10000`,
 			synchronous, autoCheckpoint, -(c.Bytes*2/1024 + 16<<10), c.Bytes*3+64<<20),
 	)
 }

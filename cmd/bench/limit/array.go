@@ -49,7 +49,8 @@ func NewArray(n, key, value int, next func(i int) (k, v []byte)) *Array {
 func (a *Array) Get(k []byte) []byte {
 	head := binary.BigEndian.Uint64(k)
 	lo, n := 0, len(a.heads)
-	for n > 1 { // The loop runs the same number of times for every key, and its body has no branch to predict.
+	// The loop runs the same number of times for every key, and its body has no branch to predict.
+	for n > 1 {
 		half := n / 2
 		if a.heads[lo+half-1] < head {
 			lo += half

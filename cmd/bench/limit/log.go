@@ -44,7 +44,8 @@ func OpenLog(dir string, record, records int, sync bool) (*Log, error) {
 		return nil, err
 	}
 	if !sync {
-		return openLog(name, record, method{open: openBuffered, unit: 1, sync: func(*os.File) error { return nil }})
+		return openLog(name, record, method{open: openBuffered, unit: 1,
+			sync: func(*os.File) error { return nil }})
 	}
 	best, fastest := methods[0], time.Duration(0)
 	for _, m := range methods {

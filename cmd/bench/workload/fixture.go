@@ -14,7 +14,7 @@ import (
 // Fixture is what a store holds before a workload begins, and what the rows look like. Those that
 // are the same are built once for each engine, and every run gets a copy.
 type Fixture struct {
-	Loaded  bool  // false: the store is new, and the fields below describe the rows that the workload is about
+	Loaded  bool  // false: the store is new, and the fields below are about the workload's rows
 	Order   order //
 	PerMill int   // rows for each million of the main set; 0: a million
 	Value   int   // bytes of a value; 0: 100

@@ -167,7 +167,8 @@ func (r *Run) searches(ops int, missing bool) error {
 					base = r.rows()
 				}
 				for range ops / clients {
-					if v := array.Get(hashed.key(k, base+rng.IntN(r.rows()))); v != nil && rightValue(v, k, valueSize) {
+					if v := array.Get(hashed.key(k, base+rng.IntN(r.rows()))); v != nil &&
+						rightValue(v, k, valueSize) {
 						right[g]++
 					}
 				}

@@ -32,9 +32,11 @@ func memoryRows() (rows []Workload) {
 			empty.Loaded = false
 			add := func(kind, about string, durable bool, f Fixture, run func(*Run) error) {
 				rows = append(rows, Workload{
-					Name:  fmt.Sprintf("memory-%d-%s-%s", limit, size.name, kind),
-					About: fmt.Sprintf("%s; in %d MB of memory, data %s of it", about, limit, times(size.parts)),
-					Unit:  PerSecond, Goal: 1, Durable: durable, Fixture: f, Run: run, Big: true, Memory: limit << 20,
+					Name: fmt.Sprintf("memory-%d-%s-%s", limit, size.name, kind),
+					About: fmt.Sprintf("%s; in %d MB of memory, data %s of it", about, limit,
+						times(size.parts)),
+					Unit: PerSecond, Goal: 1, Durable: durable, Fixture: f, Run: run, Big: true,
+					Memory: limit << 20,
 				})
 			}
 			add("get", "gets at random for ten seconds", false, f, runMemoryGets)

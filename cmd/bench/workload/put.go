@@ -16,7 +16,8 @@ var puts = []Workload{
 
 func putWorkload(name string, clients, opsPerMillion int, goal float64) Workload {
 	return Workload{
-		Name: name, About: "durable puts of one new row each, in random order, by " + countOf(clients, "goroutine"),
+		Name: name, About: "durable puts of one new row each, in random order, by " +
+			countOf(clients, "goroutine"),
 		Unit: PerSecond, Goal: goal, Durable: true, Clients: clients,
 		Fixture: Fixture{Loaded: true, Order: hashed},
 		Run: func(r *Run) error {

@@ -20,7 +20,7 @@ type Result struct {
 	Round    int     `json:"round"`
 	Value    float64 `json:"value"`
 	Seconds  float64 `json:"seconds"`       // of the timed part
-	CPU      float64 `json:"cpu_us_per_op"` // microseconds of all threads per operation or megabyte; 0: unknown
+	CPU      float64 `json:"cpu_us_per_op"` // microseconds, all threads, per operation or MB; 0: unknown
 	P50us    float64 `json:"p50_us,omitempty"`
 	P99us    float64 `json:"p99_us,omitempty"`
 	P999us   float64 `json:"p99_9_us,omitempty"`
@@ -31,7 +31,7 @@ type Result struct {
 	DiskPeak int64   `json:"disk_peak_bytes,omitempty"` // the most until then, of rows that watch it
 	Data     int64   `json:"data_bytes,omitempty"`      // of the live keys and values then
 	User     int64   `json:"user_bytes,omitempty"`      // of keys and values handed to the store
-	Written  int64   `json:"written_bytes,omitempty"`   // to the disk, from the start of the timed part to Close
+	Written  int64   `json:"written_bytes,omitempty"`   // to the disk, from the timed part to Close
 	Failure  string  `json:"failure,omitempty"`
 
 	OpenSeconds  float64 `json:"open_seconds,omitempty"` // of rows with a limit of memory
@@ -88,9 +88,10 @@ func (r *Run) open() (err error) {
 
 func (r *Run) config() engine.Config {
 	return engine.Config{
-		Dir: r.Dir, Durable: r.w.Durable, Sorted: r.w.Sorted, KeepLog: r.w.KeepLog, Clients: max(r.w.Clients, 1),
-		Bytes: int64(r.rows()) * int64(keySize+r.valueSize()),
-		Now:   func() time.Time { return time.Now().Add(r.clock) },
+		Dir: r.Dir, Durable: r.w.Durable, Sorted: r.w.Sorted, KeepLog: r.w.KeepLog,
+		Clients: max(r.w.Clients, 1),
+		Bytes:   int64(r.rows()) * int64(keySize+r.valueSize()),
+		Now:     func() time.Time { return time.Now().Add(r.clock) },
 	}
 }
 

@@ -103,7 +103,8 @@ func (s *sessionRun) check(c engine.Client) error {
 			return err
 		}
 		if found && before.After(expiry.Add(time.Second)) || !found && time.Now().Before(expiry) {
-			return fmt.Errorf("wrong answer: session %d, found %v, expires in %v", i, found, time.Until(expiry))
+			return fmt.Errorf("wrong answer: session %d, found %v, expires in %v", i, found,
+				time.Until(expiry))
 		}
 	}
 	return nil

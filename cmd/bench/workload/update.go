@@ -57,5 +57,6 @@ func runUpdates(r *Run) error {
 	if err != nil {
 		return err
 	}
-	return r.expect(r.w.Fixture.tally(r.rows(), false, nil, func(i int) uint64 { return uint64(versions[i]) }))
+	return r.expect(r.w.Fixture.tally(r.rows(), false, nil,
+		func(i int) uint64 { return uint64(versions[i]) }))
 }

@@ -85,7 +85,8 @@ func All() []Workload {
 // at its end selects all that begin so.
 func Select(list string) ([]Workload, error) {
 	if list == "" || list == "all" {
-		return slices.DeleteFunc(All(), func(w Workload) bool { return w.Big && list == "" || w.Memory > 0 }), nil
+		return slices.DeleteFunc(All(),
+			func(w Workload) bool { return w.Big && list == "" || w.Memory > 0 }), nil
 	}
 	var chosen []Workload
 	for name := range strings.SplitSeq(list, ",") {

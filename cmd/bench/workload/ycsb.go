@@ -23,7 +23,8 @@ func mixWorkload(name string, updatePercent, opsPerMillion int, durable bool) Wo
 	}[updatePercent]
 	about += map[bool]string{true: ", durable", false: ", not waiting for the disk"}[durable]
 	return Workload{
-		Name: name, About: about, Unit: PerSecond, Goal: 1.3, Durable: durable, Fixture: Fixture{Loaded: true},
+		Name: name, About: about, Unit: PerSecond, Goal: 1.3, Durable: durable,
+		Fixture: Fixture{Loaded: true},
 		Run: func(r *Run) error {
 			if err := r.open(); err != nil {
 				return err
@@ -74,7 +75,8 @@ func (r *Run) mix(ops []operation) error {
 		return err
 	}
 	r.Result.User = int64(updates(ops) * rowBytes)
-	return r.expect(r.w.Fixture.tally(r.rows(), false, nil, func(i int) uint64 { return uint64(versions[i]) }))
+	return r.expect(r.w.Fixture.tally(r.rows(), false, nil,
+		func(i int) uint64 { return uint64(versions[i]) }))
 }
 
 func updates(ops []operation) (n int) {

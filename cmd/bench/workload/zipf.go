@@ -21,7 +21,8 @@ func newZipfian(n int) *zipfian {
 		}
 		return sum
 	}
-	z := &zipfian{n: float64(n), alpha: 1 / (1 - zipfTheta), zetan: zeta(n), half2: 1 + math.Pow(0.5, zipfTheta)}
+	z := &zipfian{n: float64(n), alpha: 1 / (1 - zipfTheta), zetan: zeta(n), half2: 1 +
+		math.Pow(0.5, zipfTheta)}
 	z.eta = (1 - math.Pow(2/z.n, 1-zipfTheta)) / (1 - zeta(2)/z.zetan)
 	return z
 }

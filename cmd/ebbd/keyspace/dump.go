@@ -133,7 +133,8 @@ func (s *Space) restoreElements(d *dumpReader, row *Row) error {
 		case name[0] != scoreKind:
 			n++
 		}
-		if _, err := s.changing(s.elements()).PutWith(append(s.header(row.ID), name...), value, o); err != nil {
+		if _, err := s.changing(s.elements()).PutWith(append(s.header(row.ID), name...), value,
+			o); err != nil {
 			return err
 		}
 	}

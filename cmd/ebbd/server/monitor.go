@@ -50,7 +50,8 @@ func (c *conn) monitorLine(now time.Time, db int, args [][]byte) string {
 	micros := now.UnixMicro()
 	line := fmt.Appendf(nil, "%d.%06d [%d %s]", micros/1e6, micros%1e6, db, c.nc.RemoteAddr())
 	for _, arg := range args {
-		if line = appendQuoted(append(line, ' '), arg[:min(len(arg), mostMonitored)]); len(line) > mostMonitored {
+		if line = appendQuoted(append(line, ' '),
+			arg[:min(len(arg), mostMonitored)]); len(line) > mostMonitored {
 			return string(line[:mostMonitored]) + "..."
 		}
 	}

@@ -30,7 +30,8 @@ type scriptTable struct {
 
 const (
 	errScriptTime   = replyError("ERR script has run for 5 seconds: it was ended, and its writes are undone")
-	errScriptMemory = replyError("OOM script has taken too much memory: it was ended, and its writes are undone")
+	errScriptMemory = replyError(
+		"OOM script has taken too much memory: it was ended, and its writes are undone")
 	errScriptKilled = replyError("ERR script was ended by SCRIPT KILL, and its writes are undone")
 )
 
@@ -223,7 +224,8 @@ func (r *request) newState() *lua.LState {
 		l.Push(l.NewFunction(open))
 		l.Call(0, 0)
 	}
-	for _, name := range []string{"dofile", "loadfile", "print", "require", "module", "collectgarbage", "_printregs"} {
+	for _, name := range []string{"dofile", "loadfile", "print", "require", "module",
+		"collectgarbage", "_printregs"} {
 		l.SetGlobal(name, lua.LNil)
 	}
 	boundStrings(l, r.s.o.MaxBulk)

@@ -414,7 +414,8 @@ func concurrent(t *testing.T, fsys vfs.FS, dir string) {
 			got := make([]byte, 1000)
 			for i := range 20 {
 				off := int64(i*4+w) * 1000
-				if vfs.WriteFull(f, part, off) != nil || vfs.ReadFull(f, got, off) != nil || !bytes.Equal(part, got) {
+				if vfs.WriteFull(f, part, off) != nil || vfs.ReadFull(f, got, off) != nil ||
+					!bytes.Equal(part, got) {
 					t.Errorf("writer %d: part %d is not what was written", w, i)
 				}
 			}

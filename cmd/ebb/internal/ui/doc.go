@@ -7,7 +7,8 @@
 // raw file, of which each proves by itself.
 //
 // A request names the server as its host and is a GET; one for bytes of the store has the token of the
-// server in a header. Answers are bounded. Requests are served one at a time, except that the walk of all trees
+// server in a header. Answers are bounded. Requests are served one at a time, except that the walk
+// of all trees
 // runs beside them.
 //
 // The package knows no layout of pages, rows or records: the packages pager, btree, cf and wal decode
