@@ -59,12 +59,8 @@ func (c *Cursor) ReadValue() ([]byte, error) {
 	if !c.Valid() {
 		return nil, nil
 	}
-	s := cellPosOf(c.b, c.n, c.i)
-	info := infoAt(c.b, s)
-	if info&infoOverflow == 0 {
-		return valueAt(c.b, s), nil
-	}
-	return c.r.Extent(overflowAt(c.b, s), int(info&infoSize))
+	v, err := valueOf(c.r, c.b, cellPosOf(c.b, c.n, c.i))
+	return v.Bytes, err
 }
 
 // EachChild calls fn for each child of a branch that CheckPage accepts, with the rows below it and the

@@ -23,13 +23,8 @@ func (c *Cursor) LeafScan(forward bool) LeafScan {
 		return LeafScan{}
 	}
 	s := LeafScan{
-		b:        c.b,
-		slots:    offLeafHeads + 4*c.n,
-		uniform:  uniform(c.b),
-		i:        c.i,
-		end:      -1,
-		step:     -1,
-		prefetch: c.prefetch,
+		b: c.b, slots: offLeafHeads + 4*c.n, uniform: uniform(c.b),
+		i: c.i, end: -1, step: -1, prefetch: c.prefetch,
 	}
 	if forward {
 		s.end, s.step = c.n, 1

@@ -3,6 +3,7 @@ package btree
 import (
 	"bytes"
 	"slices"
+	"sort"
 
 	"github.com/ebbkv/ebb/pager"
 )
@@ -125,16 +126,7 @@ func (p *Partitions) chooseBoundaries(changes []Change, most int) bool {
 // itemOf returns the index of the entry that key belongs to. The items begin at the left end of the
 // tree.
 func itemOf(items []item, key []byte) int {
-	lo, hi := 1, len(items)
-	for lo < hi {
-		m := int(uint(lo+hi) >> 1)
-		if bytes.Compare(items[m].sep, key) <= 0 {
-			lo = m + 1
-		} else {
-			hi = m
-		}
-	}
-	return lo - 1
+	return sort.Search(len(items)-1, func(i int) bool { return bytes.Compare(items[i+1].sep, key) > 0 })
 }
 
 // Tree returns partition i.

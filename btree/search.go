@@ -112,24 +112,16 @@ func leafFind(b []byte, n int, key []byte) (i int, s cellPos) {
 
 // lower32To returns the end of the run of heads that are equal to h and begin at i.
 func lower32To(b []byte, n, i int, h uint32) int {
-	if h == 1<<32-1 {
-		return n
-	}
-	return i + lowerFrom(b, i, n, h+1)
-}
-
-// lowerFrom is lower32 over [i, n), relative to i.
-func lowerFrom(b []byte, i, n int, h uint32) int {
 	lo, hi := i, n
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
-		if ld32(b, offLeafHeads+4*m) < h {
+		if ld32(b, offLeafHeads+4*m) <= h {
 			lo = m + 1
 		} else {
 			hi = m
 		}
 	}
-	return lo - i
+	return lo
 }
 
 // lowerKey returns the first i in [lo, hi) whose whole key is at least key, or hi.

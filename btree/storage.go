@@ -37,20 +37,11 @@ type Hints interface {
 // NoHints are the Hints of a Reader that has no memory to prefetch into.
 type NoHints struct{}
 
-// PrefetchSlot implements Hints.
-func (NoHints) PrefetchSlot(pager.Ref) {}
-
-// Peek implements Hints.
+func (NoHints) PrefetchSlot(pager.Ref)     {}
 func (NoHints) Peek(pager.Ref, int) []byte { return nil }
-
-// ReadsAhead implements Hints.
-func (NoHints) ReadsAhead() bool { return false }
-
-// ReadAhead implements Hints.
-func (NoHints) ReadAhead([]pager.Ref) {}
-
-// ReadSoon implements Hints.
-func (NoHints) ReadSoon(pager.Ref) {}
+func (NoHints) ReadsAhead() bool           { return false }
+func (NoHints) ReadAhead([]pager.Ref)      {}
+func (NoHints) ReadSoon(pager.Ref)         {}
 
 // Writer gives write access to the pages of a tree. Pages that an earlier transaction, or an
 // earlier savepoint of this one, can reach are never changed in place, except as Undo allows and

@@ -221,7 +221,8 @@ func Check(tx *txn.Tx, report func(family string, err error) bool) {
 		default:
 			unreadable := EachTree(tx, f, func(id txn.TreeID) {
 				if other, taken := owner[id]; taken && err == nil {
-					err = badfile.At("", -1, "catalog: tree %d belongs to families %q and %q", id, other, name)
+					err = badfile.At("", -1, "catalog: tree %d belongs to families %q and %q", id,
+						other, name)
 				}
 				owner[id] = name
 			})

@@ -53,7 +53,8 @@ func DecodeEntry(key, value []byte) (*Family, error) { return decodeEntry(string
 // *badfile.Error, except ErrVersion for an entry of a later version.
 func decodeEntry(name string, b []byte) (*Family, error) {
 	if len(b) > 0 && b[offVersion] > entryVersion {
-		return nil, fmt.Errorf("%w: family %q has %d, known is %d", ErrVersion, name, b[offVersion], entryVersion)
+		return nil, fmt.Errorf("%w: family %q has %d, known is %d", ErrVersion, name, b[offVersion],
+			entryVersion)
 	}
 	bad := func(format string, args ...any) (*Family, error) {
 		return nil, badfile.At("", -1, "catalog: family %q: %s", name, fmt.Sprintf(format, args...))

@@ -179,10 +179,8 @@ func EnsurePartition(tx *txn.Tx, f *Family, ms int64, more int) (Partition, erro
 	if err := tx.EnsureTxnBytes(createPartitionBytes + more); err != nil {
 		return Partition{}, err
 	}
-	if !tx.Exists(f.Metadata()) {
-		if err := tx.Create(f.Metadata()); err != nil {
-			return Partition{}, err
-		}
+	if err := ensureMetadata(tx, f); err != nil {
+		return Partition{}, err
 	}
 	if p.Tree, err = tx.NewTreeIDs(1); err != nil {
 		return Partition{}, err

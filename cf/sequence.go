@@ -68,20 +68,26 @@ func SetSequence(tx *txn.Tx, f *Family, last uint64) error {
 	if err := tx.EnsureTxnBytes(sequenceBytes); err != nil {
 		return err
 	}
-	if !tx.Exists(f.Metadata()) {
-		if last == 0 {
+	if last == 0 {
+		if !tx.Exists(f.Metadata()) {
 			return nil
 		}
-		if err := tx.Create(f.Metadata()); err != nil {
-			return err
-		}
-	}
-	if last == 0 {
 		_, err := tx.Delete(f.Metadata(), []byte(sequenceKey))
+		return err
+	}
+	if err := ensureMetadata(tx, f); err != nil {
 		return err
 	}
 	_, err := tx.Put(f.Metadata(), []byte(sequenceKey), appendSequence(nil, last), 0)
 	return err
+}
+
+// ensureMetadata creates the metadata tree if it is absent.
+func ensureMetadata(tx *txn.Tx, f *Family) error {
+	if tx.Exists(f.Metadata()) {
+		return nil
+	}
+	return tx.Create(f.Metadata())
 }
 
 func appendSequence(b []byte, last uint64) []byte { return binary.LittleEndian.AppendUint64(b, last) }

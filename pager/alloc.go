@@ -134,26 +134,22 @@ func (a *Allocator) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err erro
 	if err := a.prepareAlloc(n, how); err != nil {
 		return 0, err
 	}
+	search, below := func() (Pgid, bool, error) { return a.space.extent(n) }, a.space.end
 	if how.Below > 0 {
-		id, ok, err := a.space.extentBelow(n, uint64(how.Below))
-		if !ok && err == nil {
-			if ok, err = a.fillExtent(n, uint64(how.Below)); ok {
-				id, ok, err = a.space.extentBelow(n, uint64(how.Below))
-			}
-		}
-		if err == nil && !ok {
-			err = ErrNoneBelow
-		}
-		return id, err
+		below = uint64(how.Below)
+		search = func() (Pgid, bool, error) { return a.space.extentBelow(n, below) }
 	}
-	id, ok, err := a.space.extent(n)
+	id, ok, err := search()
 	if !ok && err == nil {
-		if ok, err = a.fillExtent(n, a.space.end); ok {
-			id, ok, err = a.space.extent(n)
+		if ok, err = a.fillExtent(n, below); ok {
+			id, ok, err = search()
 		}
 	}
-	if ok || err != nil {
+	switch {
+	case ok || err != nil:
 		return id, err
+	case how.Below > 0:
+		return 0, ErrNoneBelow
 	}
 	if err := a.reserve(a.space.gap(n)+n, true, how.Purpose); err != nil {
 		return 0, err

@@ -3,6 +3,7 @@ package pager
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // Free map page: the used pages of one group. The group's number is in the directory only.
@@ -136,7 +137,8 @@ func (a *Allocator) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []
 	n := int(ReadHeader(b).Count)
 	if n > a.entriesPerDir() || n > most || n == 0 {
 		most = min(most, a.entriesPerDir())
-		return nil, nil, a.corrupt(ref.Pgid, "free directory page with %d entries, at most %d belong", n, most)
+		return nil, nil, a.corrupt(ref.Pgid,
+			"free directory page with %d entries, at most %d belong", n, most)
 	}
 	refs, used = decodeDirectory(b)
 	return refs, used, nil
@@ -146,7 +148,8 @@ func (a *Allocator) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []
 func decodeDirectory(b []byte) (refs []Ref, used []uint32) {
 	for i := range int(ReadHeader(b).Count) {
 		e := b[HeaderSize+i*dirEntry:]
-		refs = append(refs, Ref{Pgid(binary.LittleEndian.Uint64(e)), Epoch(binary.LittleEndian.Uint32(e[8:]))})
+		refs = append(refs, Ref{Pgid(binary.LittleEndian.Uint64(e)),
+			Epoch(binary.LittleEndian.Uint32(e[8:]))})
 		used = append(used, binary.LittleEndian.Uint32(e[12:]))
 	}
 	return refs, used
@@ -238,7 +241,7 @@ func (a *Allocator) Fill() Pgid {
 // SpacePages returns the pages of the free map and its directory in the newest captured state.
 // Writer lock.
 func (a *Allocator) SpacePages() []Ref {
-	refs := append([]Ref(nil), a.dirs...)
+	refs := slices.Clone(a.dirs)
 	for _, g := range a.space.groups {
 		if !g.ref.IsZero() {
 			refs = append(refs, g.ref)
@@ -348,7 +351,8 @@ func (a *Allocator) encodeDirectory(images map[Pgid][]byte) {
 	per, groups := a.groupsPerDir(), a.space.groups
 	page := func(ref Ref, level uint8, n int, entry func(i int) (Ref, uint32)) {
 		b := make([]byte, a.pageSize)
-		WriteHeader(b, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindFreeDir, Level: level, Count: uint16(n)})
+		WriteHeader(b, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindFreeDir, Level: level,
+			Count: uint16(n)})
 		for i := range n {
 			r, used := entry(i)
 			e := b[HeaderSize+i*dirEntry:]

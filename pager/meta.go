@@ -2,10 +2,12 @@ package pager
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -33,7 +35,10 @@ var magic = [8]byte{'E', 'b', 'b', ' ', 'k', 'v', '\r', '\n'}
 //	104 root pgid u64       112 root epoch u32      116 root depth u32      120 root rows u64 (tree table)
 //	128 free pgid u64       136 free epoch u32      140 reserved u32        (root of the free directory)
 //	144 next tree u64       152 seq u64             160 clock mark i64      168 next trash u64
-//	176 backups [32]{epoch u32, zeros u32, id u64}  (ended by the first zero id; optional bit 1: there are some)
+//
+// 176 backups [32]{epoch u32, zeros u32, id u64}  (ended by the first zero id; optional bit 1:
+// there are some)
+//
 //	688 zeros to the end of the page
 //
 // The header's epoch is the number of the checkpoint. log start is the LSN at which replay begins.
@@ -177,7 +182,8 @@ func decodeMeta(p []byte, slot int) (*Meta, error) {
 		return nil, fmt.Errorf("%w: file has version %d, this code reads %d", ErrVersion, v, FormatVersion)
 	}
 	if r := le.Uint64(p[offRequired:]); r&^knownRequired != 0 {
-		return nil, fmt.Errorf("%w: file requires features %#x, this code knows %#x", ErrVersion, r, knownRequired)
+		return nil, fmt.Errorf("%w: file requires features %#x, this code knows %#x", ErrVersion, r,
+			knownRequired)
 	}
 	h := ReadHeader(p)
 	m.Epoch = h.Epoch
@@ -217,7 +223,8 @@ func decodeMeta(p []byte, slot int) (*Meta, error) {
 	case m.Pages < 2 || m.Pages > maxPages:
 		return nil, fmt.Errorf("page count %d out of range", m.Pages)
 	case uint64(m.Root.Pgid) >= m.Pages || uint64(m.FreeDir.Pgid) >= m.Pages:
-		return nil, fmt.Errorf("root %v or free directory %v past the last page %d", m.Root, m.FreeDir, m.Pages-1)
+		return nil, fmt.Errorf("root %v or free directory %v past the last page %d", m.Root,
+			m.FreeDir, m.Pages-1)
 	case m.Root.Pgid == 1 || m.FreeDir.Pgid == 1:
 		return nil, fmt.Errorf("root %v or free directory %v is a meta page", m.Root, m.FreeDir)
 	case m.Root.Epoch > m.Epoch || m.FreeDir.Epoch > m.Epoch:
@@ -273,7 +280,7 @@ func DecodeMeta(b []byte) (*Meta, error) {
 
 // Remember returns the backups of m and id: the newest MostBackups of them.
 func (m *Meta) Remember(id BackupID) []BackupID {
-	all := append(append([]BackupID(nil), m.Backups...), id)
+	all := append(slices.Clone(m.Backups), id)
 	return all[max(0, len(all)-MostBackups):]
 }
 
@@ -337,7 +344,7 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 		return metas, nil
 	case why[0] != nil || why[1] != nil:
 		return metas, badfile.Page(name, 0, 0, "no valid meta page: page 0: %v; page 1: %v",
-			orShort(why[0]), orShort(why[1]))
+			cmp.Or(why[0], errAbsent), cmp.Or(why[1], errAbsent))
 	case notStore > 0:
 		return metas, ErrNotStore
 	case size > 0:
@@ -351,7 +358,8 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 			!looksShort(head) {
 			return metas, ErrNotStore
 		}
-		return metas, badfile.Page(name, 0, 0, "no meta page: the file of %d bytes is cut short or zeroed", size)
+		return metas, badfile.Page(name, 0, 0,
+			"no meta page: the file of %d bytes is cut short or zeroed", size)
 	}
 	return metas, badfile.Page(name, 0, 0, "file is empty")
 }
@@ -362,12 +370,7 @@ func looksShort(b []byte) bool {
 	return len(b) < offMagic+8 && (len(b) <= offKind || b[offKind] == byte(KindMeta))
 }
 
-func orShort(err error) error {
-	if err == nil {
-		return errors.New("absent")
-	}
-	return err
-}
+var errAbsent = errors.New("absent")
 
 // pageSizesToTry is the page size of meta page 0 if that is valid, else all sizes.
 func pageSizesToTry(m *Meta) []int {
@@ -377,11 +380,4 @@ func pageSizesToTry(m *Meta) []int {
 	return []int{4096, 8192, 16384, 32768, 65536}
 }
 
-func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }

@@ -36,15 +36,11 @@ func (a *pagePool) rewind() {
 // not written before the next checkpoint begins.
 func (s *space) nextPage(how AllocPolicy, inMemory bool) (id Pgid, ok bool, err error) {
 	if inMemory || s.nReusable == 0 { // the free lists may hold reusable pages
-		if n := len(s.framedFree); n > 0 {
-			id = s.framedFree[n-1]
-			s.framedFree = s.framedFree[:n-1]
-			return id, true, nil
-		}
-		if n := len(s.unframedFree); n > 0 {
-			id = s.unframedFree[n-1]
-			s.unframedFree = s.unframedFree[:n-1]
-			return id, true, nil
+		for _, list := range [...]*[]Pgid{&s.framedFree, &s.unframedFree} {
+			if n := len(*list); n > 0 {
+				id, *list = (*list)[n-1], (*list)[:n-1]
+				return id, true, nil
+			}
 		}
 	}
 	for again := true; again; again = !ok && err == nil && s.liftCeiling() {

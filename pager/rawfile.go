@@ -326,17 +326,21 @@ func (r *RawFile) directory(ref Ref, level uint8) (refs []Ref, used []uint32, ok
 	return refs, used, true
 }
 
+// directoryPages returns the pages of level 0 of a directory.
+func (r *RawFile) directoryPages(dir Ref) []Ref {
+	if level0, _, two := r.directory(dir, 1); two {
+		return level0
+	}
+	return []Ref{dir}
+}
+
 // FreeMap reads the free map below a directory root: the pages in use, and the pages of the groups
 // whose free map page can be read.
 func (r *RawFile) FreeMap(dir Ref) (used, known *UsedSet) {
 	used, known = NewUsedSet(r.Pages()), NewUsedSet(r.Pages())
 	perGroup := uint64((r.f.pageSize - HeaderSize) / 8 * 64)
-	level0, _, ok := r.directory(dir, 1)
-	if !ok {
-		level0 = []Ref{dir}
-	}
 	group := uint64(0)
-	for _, ref := range level0 {
+	for _, ref := range r.directoryPages(dir) {
 		groups, _, ok := r.directory(ref, 0)
 		if !ok {
 			group += uint64(r.f.entriesPerDir())
@@ -352,11 +356,7 @@ func (r *RawFile) FreeMap(dir Ref) (used, known *UsedSet) {
 
 // UsedPages counts the pages in use by the directory alone; ok says that all of it can be read.
 func (r *RawFile) UsedPages(dir Ref) (n uint64, ok bool) {
-	level0, _, two := r.directory(dir, 1)
-	if !two {
-		level0 = []Ref{dir}
-	}
-	for _, ref := range level0 {
+	for _, ref := range r.directoryPages(dir) {
 		_, used, ok := r.directory(ref, 0)
 		if !ok {
 			return 0, false

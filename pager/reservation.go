@@ -7,7 +7,8 @@ import (
 
 // reservation is the space that puts leave to others: operations that free space work on a full
 // disk and at MaxBytes, a checkpoint rewrites the tree table and the free map, and the next Open
-// copies the leaf runs in the log, and leaves that Compact has joined. An allocation succeeds only if after it
+// copies the leaf runs in the log, and leaves that Compact has joined. An allocation succeeds only
+// if after it
 //
 //	free pages + pages of the file behind the end  >=  what its Purpose leaves
 //

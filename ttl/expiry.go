@@ -56,7 +56,8 @@ func IndexRows(key []byte, expiry int64) (value, due []byte) {
 // decodeDue splits the key of an expiry row. The result shares memory with b.
 func decodeDue(b []byte) (expiry int64, key []byte, err error) {
 	if len(b) <= expirySize {
-		return 0, nil, badfile.At("", -1, "expiry row of %d bytes, expected at least %d", len(b), expirySize+1)
+		return 0, nil, badfile.At("", -1, "expiry row of %d bytes, expected at least %d", len(b),
+			expirySize+1)
 	}
 	expiry, err = decodeExpiry(b[:expirySize])
 	return expiry, b[expirySize:], err

@@ -138,19 +138,23 @@ func (r Rows) Put(key, value []byte, expiry int64) error {
 		_, err := r.Tx.Put(r.Family.Data(), key, value, 0)
 		return err
 	}
-	if err := r.Tx.EnsureTxnBytes(putSize(key, value)); err != nil {
+	if err := r.prepare(putSize(key, value), expiry); err != nil {
 		return err
-	}
-	if expiry != 0 {
-		if err := r.createIndexes(); err != nil {
-			return err
-		}
 	}
 	was, err := r.Tx.Put(r.Family.Data(), key, value, expiry)
 	if err != nil {
 		return err
 	}
 	return r.reindex(key, was.Tag, expiry)
+}
+
+// prepare verifies that size bytes of log fit into the transaction, and creates the indexes for an
+// expiry.
+func (r Rows) prepare(size int, expiry int64) error {
+	if err := r.Tx.EnsureTxnBytes(size); err != nil || expiry == 0 {
+		return err
+	}
+	return r.createIndexes()
 }
 
 // putSize bounds the log bytes of a put of a row with an expiry, in all three trees.
@@ -163,13 +167,8 @@ func deleteSize(key []byte) int { return 3 * (len(key) + expirySize + opOverhead
 
 // SetExpiry changes the expiry of a present key (0: none), without rewriting its value.
 func (r Rows) SetExpiry(key []byte, expiry int64) error {
-	if err := r.Tx.EnsureTxnBytes(putSize(key, nil)); err != nil {
+	if err := r.prepare(putSize(key, nil), expiry); err != nil {
 		return err
-	}
-	if expiry != 0 {
-		if err := r.createIndexes(); err != nil {
-			return err
-		}
 	}
 	was, err := r.Tx.SetTag(r.Family.Data(), key, expiry)
 	if err != nil {

@@ -21,15 +21,6 @@ type TimeRows struct {
 	Family *cf.Family
 }
 
-// OldestLive returns the lowest timestamp whose rows are not expired at now. No other code decides
-// which timestamps are expired.
-func OldestLive(now, retentionMs int64) int64 {
-	if now < math.MinInt64+retentionMs {
-		return math.MinInt64
-	}
-	return now - retentionMs + 1
-}
-
 // certainSeconds, in either direction from the epoch, are an int64 of milliseconds.
 const certainSeconds = math.MaxInt64/1000 - 1
 
@@ -69,8 +60,15 @@ func (r TimeRows) NewestAccepted(now, maxStep int64) int64 {
 	return now
 }
 
-// OldestLive is the function OldestLive for the family's retention.
-func (r TimeRows) OldestLive(now int64) int64 { return OldestLive(now, r.Family.Options.RetentionMs) }
+// OldestLive returns the lowest timestamp whose rows are not expired at now. No other code decides
+// which timestamps are expired.
+func (r TimeRows) OldestLive(now int64) int64 {
+	retention := r.Family.Options.RetentionMs
+	if now < math.MinInt64+retention {
+		return math.MinInt64
+	}
+	return now - retention + 1
+}
 
 // AppendTimeKey appends the key of a row in its tree.
 func AppendTimeKey(b []byte, ms int64, key []byte) []byte {

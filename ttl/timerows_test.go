@@ -23,7 +23,8 @@ func TestOldestLiveTimestamp(t *testing.T) {
 		{math.MaxInt64, 1, math.MaxInt64},
 		{math.MaxInt64, math.MaxInt64, 1},
 	} {
-		require.Equal(t, c.want, OldestLive(c.now, c.retention), "%+v", c)
+		f := &cf.Family{Options: cf.Options{RetentionMs: c.retention}}
+		require.Equal(t, c.want, TimeRows{Family: f}.OldestLive(c.now), "%+v", c)
 	}
 }
 

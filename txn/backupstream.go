@@ -252,7 +252,8 @@ func (d *backupReader) pages() (first pager.Pgid, b []byte, err error) {
 // finish verifies the end of the stream, and that it is the end: io.EOF.
 func (d *backupReader) finish(at int64, pages uint64) error {
 	if pages != d.read || d.read != d.Pages {
-		return d.corrupt(at, "the stream has %d pages, its end says %d and its header %d", d.read, pages, d.Pages)
+		return d.corrupt(at, "the stream has %d pages, its end says %d and its header %d", d.read,
+			pages, d.Pages)
 	}
 	var more [1]byte
 	n, err := io.ReadFull(d.r, more[:])

@@ -132,7 +132,8 @@ func (c *checker) checkTree(id TreeID, t tree.Tree) {
 		}
 		return c.mark(ref, pages)
 	}, func(ref pager.Ref, detail string) {
-		p := Problem{Kind: "tree", Tree: id, File: c.s.path, Page: uint64(ref.Pgid), Offset: -1, Detail: detail}
+		p := Problem{Kind: "tree", Tree: id, File: c.s.path, Page: uint64(ref.Pgid), Offset: -1,
+			Detail: detail}
 		c.visitProblem(p)
 	})
 	if err == nil {

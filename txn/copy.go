@@ -20,8 +20,9 @@ func (tx *Tx) CopyTo(ctx context.Context, w io.Writer) (int64, error) {
 	s := tx.s
 	m := s.pg.LastMeta()
 	m = pager.Meta{
-		PageSize: m.PageSize, SegmentSize: m.SegmentSize, NextTree: uint64(tx.v.nextID), NextTrash: tx.v.trash,
-		Seq: tx.v.seq, ClockMark: tx.v.mark, LogStart: uint64(wal.First(m.SegmentSize, 1)),
+		PageSize: m.PageSize, SegmentSize: m.SegmentSize, NextTree: uint64(tx.v.nextID),
+		NextTrash: tx.v.trash,
+		Seq:       tx.v.seq, ClockMark: tx.v.mark, LogStart: uint64(wal.First(m.SegmentSize, 1)),
 	}
 	m.LogDurable = m.LogStart
 	if mark := s.checkpointer.closingMark; mark != nil {

@@ -59,7 +59,8 @@ func (h *pageWriter) loadFreeMapGroup(ref pager.Ref, n uint32) error {
 	defer h.unlockAllocator()
 	// In a damaged tree a page, and its subtree, may be reachable on many paths.
 	if uint64(len(h.freed)) >= h.s.pg.Alloc.Pages() {
-		return badfile.Page(h.s.path, uint64(ref.Pgid), -1, "it is freed, and so are as many pages as there are")
+		return badfile.Page(h.s.path, uint64(ref.Pgid), -1,
+			"it is freed, and so are as many pages as there are")
 	}
 	if err := h.s.pg.Alloc.Touch(ref.Pgid, uint64(n)); err != nil {
 		return err

@@ -123,7 +123,8 @@ func (w *writer) putLogRef(r redo) error {
 	if _, ok := w.trees.get(r.id); !ok {
 		return treeError(r.id)
 	}
-	w.s.pg.Pool.SetOwner(r.ref.Pgid, w.firstOwner) // the log references it: this transaction must not reuse it
+	// The log references it: this transaction must not reuse it.
+	w.s.pg.Pool.SetOwner(r.ref.Pgid, w.firstOwner)
 	w.allocated.push(pageRun{r.ref.Pgid, uint32(pager.ExtentPages(r.size, w.PageSize()))})
 	return w.putExtent(r, r.ref, r.size)
 }

@@ -104,7 +104,10 @@ func usableMetas(order []*pager.Meta, newest *pager.Meta, found *wal.ScanResult)
 	candidates []*pager.Meta, reasons []error, err error,
 ) {
 	for _, m := range order {
-		err := usable(m, newest, found)
+		var err error
+		if !noLog(m, newest, found) {
+			err = found.Chain(wal.LSN(m.LogStart))
+		}
 		switch {
 		case err == nil:
 			candidates = append(candidates, m)
@@ -151,14 +154,6 @@ func noLog(m, newest *pager.Meta, found *wal.ScanResult) bool {
 	segments := found.Segments()
 	none := len(segments) == 0 || segments[len(segments)-1].Number < m.LogStart/uint64(m.SegmentSize)
 	return m.Clean && m == newest && none
-}
-
-// usable returns why recovery cannot start from m; nil if it can.
-func usable(m, newest *pager.Meta, found *wal.ScanResult) error {
-	if noLog(m, newest, found) {
-		return nil
-	}
-	return found.Chain(wal.LSN(m.LogStart))
 }
 
 // recoverFrom makes the state of m, with the log after it, the store's. touched says that the file
@@ -247,7 +242,8 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 // loadVersion reads the version of m.
 func (s *Store) loadVersion(m *pager.Meta) (*version, error) {
 	v := &version{
-		serial: 1, seq: m.Seq, base: m.Epoch, mark: m.ClockMark, nextID: TreeID(m.NextTree), trash: m.NextTrash,
+		serial: 1, seq: m.Seq, base: m.Epoch, mark: m.ClockMark, nextID: TreeID(m.NextTree),
+		trash: m.NextTrash,
 	}
 	s.table = tree.Tree{Root: m.Root, Depth: m.RootDepth, Rows: m.RootRows}
 	return v, v.loadTrees(s)

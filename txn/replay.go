@@ -96,30 +96,17 @@ func (s *Store) readLog(
 			p.free()
 		}
 	}()
-	p.tail, err = found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.part)
-	if err == nil {
-		err = checkSameCommit(m, newest, found, p.seq)
+	retry, durable := isRetry(m, newest, found), m.LogDurable
+	if !retry { // the meta page of an earlier try has no position in this log, only its last commit
+		durable = max(durable, newest.LogDurable)
+	}
+	p.tail, err = found.Replay(wal.LSN(m.LogStart), wal.LSN(durable), p.part)
+	if err == nil && retry && p.seq != newest.Seq {
+		err = badfile.At("log", -1, "it ends with commit %d, an earlier recovery found commit %d",
+			p.seq, newest.Seq)
 	}
 	whole = true
 	return p, err
-}
-
-// durableLog is the position up to which the log after m was durable for certain. A meta page of an
-// earlier try has no position in this log, only the commit that it ends with: see checkSameCommit.
-func durableLog(m, newest *pager.Meta, found *wal.ScanResult) wal.LSN {
-	if isRetry(m, newest, found) {
-		return wal.LSN(m.LogDurable)
-	}
-	return wal.LSN(max(m.LogDurable, newest.LogDurable))
-}
-
-// checkSameCommit verifies that replay ended with the same commit as an earlier try of the
-// recovery.
-func checkSameCommit(m, newest *pager.Meta, found *wal.ScanResult, seq uint64) error {
-	if isRetry(m, newest, found) && seq != newest.Seq {
-		return badfile.At("log", -1, "it ends with commit %d, an earlier recovery found commit %d", seq, newest.Seq)
-	}
-	return nil
 }
 
 // part reads the next part of a commit. Replay uses no clock.
@@ -293,7 +280,8 @@ func (p *replayer) collectRef(r redo) error {
 func (p *replayer) checkLeafCount(r redo) error {
 	most := uint64(p.s.pg.Alloc.FileBytes()) / uint64(p.meta.PageSize)
 	if p.leaves += r.leaves; p.leaves > most {
-		return badfile.At(p.s.path+" (log)", -1, "it names more leaves than the file has pages, which are %d", most)
+		return badfile.At(p.s.path+" (log)", -1,
+			"it names more leaves than the file has pages, which are %d", most)
 	}
 	return nil
 }

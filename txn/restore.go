@@ -57,7 +57,8 @@ func (c *backupChain) next() error {
 		return fmt.Errorf("%w: %s is of store %x, the one before it of %x",
 			ErrBackupBase, d.name, d.StoreID, before.StoreID)
 	case before != nil && d.Base != before.ID:
-		return fmt.Errorf("%w: %s builds on %v, the one before it is %v", ErrBackupBase, d.name, d.Base, before.ID)
+		return fmt.Errorf("%w: %s builds on %v, the one before it is %v", ErrBackupBase, d.name,
+			d.Base, before.ID)
 	case before != nil && d.PageSize != before.PageSize:
 		return d.corrupt(12, "page size %d, the store has %d", d.PageSize, before.PageSize)
 	}

@@ -89,7 +89,8 @@ func (s *Store) wantsCheckpoint() bool {
 		if s.checkpointer.logDue() {
 			return true
 		}
-		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.Alloc.MaxBytes()) / int64(s.pg.PageSize())
+		bound := s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.Alloc.MaxBytes()
+		gain += bound / int64(s.pg.PageSize())
 	}
 	spare := s.pg.Alloc.Spare()
 	few := max(fewPages, (max(spare, 0)+gain)/fewFraction)

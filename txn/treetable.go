@@ -63,7 +63,8 @@ func (w *writer) reserveTreeTable(n int) error {
 	if there := uint64(w.trees.len()); there > s.table.Rows {
 		leaves += (there - s.table.Rows) / least
 	}
-	return s.spaceError(s.pg.Alloc.ReserveTreeTable(leaves + leaves/8 + uint64(s.table.Depth))) // and branches
+	branches := leaves/8 + uint64(s.table.Depth)
+	return s.spaceError(s.pg.Alloc.ReserveTreeTable(leaves + branches))
 }
 
 // Tree table row: the tree's number, big-endian, to
@@ -85,7 +86,8 @@ func appendTree(b []byte, t tree.Tree) []byte {
 
 func decodeTree(b []byte) (tree.Tree, error) {
 	if len(b) != treeRow || b[21]|b[22]|b[23] != 0 {
-		return tree.Tree{}, fmt.Errorf("tree table row of %d bytes, %d belong, the last 3 zero", len(b), treeRow)
+		return tree.Tree{}, fmt.Errorf("tree table row of %d bytes, %d belong, the last 3 zero",
+			len(b), treeRow)
 	}
 	t := tree.Tree{
 		Root: pager.Ref{

@@ -164,7 +164,8 @@ func (tx *Tx) check() error {
 // recordErr makes an error of the file or the machine sticky: every later call returns it. Errors
 // of a full disk and of the caller are not sticky.
 func (tx *Tx) recordErr(err error) error {
-	if err == nil || errors.Is(err, ErrNoSpace) || errors.Is(err, ErrTxnTooBig) || errors.Is(err, ErrNoTree) ||
+	if err == nil || errors.Is(err, ErrNoSpace) || errors.Is(err, ErrTxnTooBig) ||
+		errors.Is(err, ErrNoTree) ||
 		errors.Is(err, ErrReadOnly) || errors.Is(err, tree.ErrOrder) {
 		return err
 	}

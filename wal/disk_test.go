@@ -234,7 +234,7 @@ func (d *disk) persist(f *diskFile, lo, hi int) {
 	size, err := f.Size()
 	require.NoError(d.t, err)
 	now := make([]byte, size)
-	_, err = readUpTo(f.File, now, 0)
+	_, err = readUpTo(f.File, now)
 	require.NoError(d.t, err)
 	was := make([]byte, size)
 	copy(was, f.s.durable)
@@ -317,7 +317,7 @@ func (d *disk) crash(keep func() bool) *disk {
 		size, err := f.Size()
 		require.NoError(d.t, err)
 		now := make([]byte, size)
-		_, err = readUpTo(f, now, 0)
+		_, err = readUpTo(f, now)
 		require.NoError(d.t, err)
 		s := d.files[id]
 		b := make([]byte, size)

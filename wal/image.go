@@ -73,7 +73,7 @@ func (f *ScanResult) read(s foundSegment, limit int64, m *imageBuffer) (img *seg
 	m.All = m.All[:0]
 	m.Room(length)
 	b := m.All[:length]
-	n, err := readUpTo(file, b, 0)
+	n, err := readUpTo(file, b)
 	if err != nil {
 		return nil, fmt.Errorf("read log segment %s: %w", s.file, err)
 	}

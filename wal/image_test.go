@@ -16,7 +16,7 @@ type idleFile struct{ vfs.File }
 func (idleFile) ReadAt([]byte, int64) (int, error) { return 0, nil }
 
 func TestReadThatMakesNoProgressIsAnError(t *testing.T) {
-	_, err := readUpTo(idleFile{}, make([]byte, 10), 0)
+	_, err := readUpTo(idleFile{}, make([]byte, 10))
 	require.Error(t, err)
 }
 

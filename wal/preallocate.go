@@ -149,12 +149,8 @@ func (e *boundError) Is(target error) bool { return target == ErrBound || target
 // newHeader makes the header for a segment's next use.
 func (p *segmentPool) newHeader(number uint64, block int64) segmentHeader {
 	return segmentHeader{
-		block:   block,
-		storeID: p.opts.StoreID,
-		number:  number,
-		salt:    p.opts.Rand(),
-		size:    p.opts.SegmentSize,
-		follows: p.follows.Load(),
+		block: block, storeID: p.opts.StoreID, number: number, salt: p.opts.Rand(),
+		size: p.opts.SegmentSize, follows: p.follows.Load(),
 	}
 }
 

@@ -117,7 +117,8 @@ func ownHeader(b []byte, salt uint64, lsn LSN) bool {
 // previous use nor other bytes have even one of them. It is for reports of dropped bytes.
 func similarHeader(b []byte, salt uint64, lsn LSN) bool {
 	return len(b) >= recHeader &&
-		(binary.LittleEndian.Uint64(b[recSalt:]) == salt || binary.LittleEndian.Uint64(b[recLSN:]) == uint64(lsn))
+		(binary.LittleEndian.Uint64(b[recSalt:]) == salt ||
+			binary.LittleEndian.Uint64(b[recLSN:]) == uint64(lsn))
 }
 
 // decodeRecord decodes the record at the start of b, which ends where the record's segment ends.

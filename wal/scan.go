@@ -97,7 +97,7 @@ func scanHeader(o Options, name string, number uint64) (h segmentHeader, size in
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	b := make([]byte, hintAt)
-	n, err := readUpTo(file, b, 0)
+	n, err := readUpTo(file, b)
 	if err != nil {
 		return h, 0, fmt.Errorf("read header of log segment %s: %w", name, err)
 	}
@@ -118,20 +118,17 @@ func scanHeader(o Options, name string, number uint64) (h segmentHeader, size in
 	return h, size, nil
 }
 
-// readUpTo fills b from off as far as the file goes. Only the end of the file is no error.
-func readUpTo(file vfs.File, b []byte, off int64) (n int, err error) {
-	for n < len(b) {
-		k, err := file.ReadAt(b[n:], off+int64(n))
-		n += k
+// readUpTo fills b from the beginning of the file as far as it goes.
+func readUpTo(file vfs.File, b []byte) (n int, err error) {
+	for k := 0; n < len(b); n += k {
+		if k, err = file.ReadAt(b[n:], int64(n)); k == 0 && err == nil {
+			err = io.ErrNoProgress
+		}
 		switch {
-		case n == len(b):
-			return n, nil
-		case err == io.EOF:
-			return n, nil
+		case n+k == len(b) || err == io.EOF:
+			return n + k, nil
 		case err != nil:
-			return n, err
-		case k == 0:
-			return n, io.ErrNoProgress
+			return n + k, err
 		}
 	}
 	return n, nil
