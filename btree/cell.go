@@ -26,10 +26,8 @@ func withHeader(off int) cellPos { return cellPos{off, off + cellHeader} }
 // cellPosOf returns the position of cell i of a leaf of n cells.
 func cellPosOf(b []byte, n, i int) cellPos { return cellPosAt(b, slot(b, n, i)) }
 
-// found reports whether there is a cell.
 func (s cellPos) found() bool { return s.body > 0 }
 
-// keyAt returns the key of the cell at s.
 func keyAt(b []byte, s cellPos) []byte {
 	n := ld16(b, s.header)
 	return b[s.body : s.body+n : s.body+n]
@@ -45,13 +43,11 @@ func stored(info uint32) int {
 	return int(info & infoSize)
 }
 
-// tagLen is the size in bytes of the tag.
 func tagLen(info uint32) int { return int(info>>31) * tagSize }
 
 // bodySize is the size in bytes of a cell without its header.
 func bodySize(klen int, info uint32) int { return klen + tagLen(info) + stored(info) }
 
-// bodyAt returns the body of the cell at s.
 func bodyAt(b []byte, s cellPos) []byte {
 	end := s.body + bodySize(ld16(b, s.header), infoAt(b, s))
 	return b[s.body:end:end]
@@ -63,7 +59,6 @@ func cellSize(b []byte, off int) int {
 	return s.body - off + bodySize(ld16(b, s.header), infoAt(b, s))
 }
 
-// tagAt returns the tag of the cell at s, 0 for none.
 func tagAt(b []byte, s cellPos) int64 {
 	if infoAt(b, s)&infoTag == 0 {
 		return 0
@@ -79,7 +74,6 @@ func setTagAt(b []byte, s cellPos, tag int64) {
 	binary.LittleEndian.PutUint64(b[tagOffset(b, s):], uint64(tag))
 }
 
-// infoAtCell returns the Info of the cell at s.
 func infoAtCell(b []byte, s cellPos) Info {
 	return Info{Size: int(infoAt(b, s) & infoSize), Tag: tagAt(b, s), Found: true}
 }
@@ -182,14 +176,12 @@ type detachedCell struct {
 	klen uint16
 }
 
-// detach returns the cell at s as a detachedCell.
 func detach(b []byte, s cellPos) detachedCell {
 	return detachedCell{body: bodyAt(b, s), info: infoAt(b, s), klen: uint16(ld16(b, s.header))}
 }
 
 func (c *detachedCell) key() []byte { return c.body[:c.klen:c.klen] }
 
-// appendHeaded appends the cell, with its header, to b.
 func (c *detachedCell) appendHeaded(b []byte) []byte {
 	n := len(b)
 	b = append(b, make([]byte, cellHeader)...)
@@ -219,7 +211,6 @@ func sameShape(cells []detachedCell) bool {
 	return true
 }
 
-// bodyBytes is the size in bytes of all bodies.
 func bodyBytes(cells []detachedCell) (size int) {
 	for i := range cells {
 		size += len(cells[i].body)

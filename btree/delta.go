@@ -46,7 +46,6 @@ func deltaFind(changes, key []byte) int {
 	return 0
 }
 
-// deltaCell is the size of the cell at off of changes.
 func deltaCell(changes []byte, off int) int {
 	return cellHeader + len(bodyAt(changes, withHeader(off)))
 }

@@ -47,7 +47,6 @@ func Fill(w Writer, t *Tree, step FillStep) (Filled, error) {
 	return f.Filled, err
 }
 
-// A filler is one step of Fill.
 type filler struct {
 	FillStep
 	Filled

@@ -67,7 +67,6 @@ func (t Tree) isSmall(r Reader) (bool, error) {
 	return n*len(b) <= smallTreeBytes, err
 }
 
-// getEach is GetMany one by one.
 func getEach(r Reader, t Tree, keys [][]byte, found *[MaxHints]Lookup) (err error) {
 	for i, key := range keys {
 		if found[i].Value, found[i].Found, err = Get(r, t, key); err != nil {

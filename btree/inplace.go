@@ -60,7 +60,6 @@ func (r *path) saveLeaf() {
 	r.undo.RecordZeros(id, end, lo(b))
 }
 
-// saveCell records the bytes of the cell at off.
 func (r *path) saveCell(off int) {
 	r.undo.Record(r.steps[0].ref.Pgid, off, off+cellSize(r.steps[0].b, off))
 }

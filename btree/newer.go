@@ -58,7 +58,6 @@ func (n *newer) walk(ref pager.Ref, level uint8, overflow bool) error {
 	return nil
 }
 
-// extents visits the newer extents of a leaf.
 func (n *newer) extents(b []byte, rows int) error {
 	if !leafHasOverflow(b, rows) {
 		return nil

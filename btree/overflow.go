@@ -18,7 +18,6 @@ func PutExtent(w Writer, t *Tree, key []byte, ref pager.Ref, size int, tag int64
 	return p.was, err
 }
 
-// freeExtent frees the extent of the cell at s, if it has one.
 func (e *pageEditor) freeExtent(b []byte, s cellPos) error {
 	info := infoAt(b, s)
 	if info&infoOverflow == 0 {

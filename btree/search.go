@@ -313,7 +313,6 @@ func Get(r Reader, t Tree, key []byte) (Value, bool, error) {
 	return v, err == nil, err
 }
 
-// valueOf returns the value of the cell at s.
 func valueOf(r Reader, b []byte, s cellPos) (v Value, err error) {
 	info := infoAt(b, s)
 	v.Tag = tagAt(b, s)

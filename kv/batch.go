@@ -27,7 +27,6 @@ type batchVerbs struct {
 	family int
 }
 
-// batchOps are the operations of a batch.
 type batchOps struct {
 	maxKey     int      // limit of keys in bytes
 	families   []string // by number; 0 is "default"

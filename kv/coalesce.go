@@ -181,7 +181,6 @@ func (s *oneShot) submit(me *writeRequest) (err error) {
 	return err
 }
 
-// apply runs the write.
 func (s *writeRequest) apply(v *verbs) error {
 	if s.call == nil {
 		return s.row.apply(v)

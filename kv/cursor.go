@@ -42,7 +42,6 @@ type Cursor struct {
 	forward bool    // direction of the step that found damage
 }
 
-// cursorPos is the position of a cursor.
 type cursorPos uint8
 
 const (
@@ -169,7 +168,6 @@ func (c *Cursor) ready() error {
 	return c.v.ready(false)
 }
 
-// end ends the cursor with err.
 func (c *Cursor) end(err error) {
 	c.err, c.key, c.value = err, nil, nil
 	c.v.tx.fail(err)

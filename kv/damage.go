@@ -31,7 +31,6 @@ func (tx *Tx) OnDamage(fn func(Damage) bool) {
 	}
 }
 
-// damageOf is the damage of a gap.
 func damageOf(g txn.Gap) *Damage {
 	return &Damage{Lower: g.Lower, Upper: g.Upper, Rows: int64(g.Rows), Err: fromBelow(g.Err)}
 }

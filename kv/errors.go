@@ -102,7 +102,6 @@ var (
 // CorruptError locates damage: file, page, byte offset, and the found and expected values.
 type CorruptError = badfile.Error
 
-// notFound is the type of ErrNotFound.
 type notFound struct{}
 
 func (notFound) Error() string        { return "kv: not found" }

@@ -60,7 +60,6 @@ func (o *keyOrder) pass(n, shift int, from, to *[keyOrderMax]uint16) {
 	}
 }
 
-// sharedPrefix is the length of the prefix that all keys have.
 func sharedPrefix(keys [][]byte) int {
 	shared := keys[0]
 	for _, key := range keys[1:] {

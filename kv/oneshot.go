@@ -34,7 +34,6 @@ func runOnce[T any](
 	return result, tx.nowMs, tx.foundExpired, err
 }
 
-// writeOnce is write for calls with a result.
 func writeOnce[T any](s *oneShot, call func(*verbs) (T, error)) (T, error) {
 	var result, none T
 	err := s.write(func(v *verbs) (err error) {

@@ -91,7 +91,6 @@ func (v *familyView) change(op *operation, c *ttl.Change) error {
 	return nil
 }
 
-// expiry is the expiry of a put of that kind.
 func (v *familyView) expiry(kind byte, when int64) (int64, error) {
 	switch kind {
 	case opPutTTL:

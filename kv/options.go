@@ -308,7 +308,6 @@ func optionsOf(f *cf.Family) CFOptions {
 	}
 }
 
-// check returns ErrInvalidOptions for contradictions.
 func (o *PutOptions) check() error {
 	if o.TTL < 0 {
 		return fmt.Errorf("%w: TTL %v is negative", ErrInvalidTTL, o.TTL)

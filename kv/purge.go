@@ -121,7 +121,6 @@ func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.F
 	return list, fromBelow(err)
 }
 
-// family purges p.fam.
 func (p *purger) family() error {
 	before, start := p.result(), time.Now()
 	run := p.batches

@@ -73,7 +73,6 @@ func (v *verbs) GetAppend(dst, key []byte) (longer []byte, err error) {
 	return appendValue(dst, value), nil
 }
 
-// appendValue appends a value of the store to dst.
 func appendValue(dst, value []byte) []byte {
 	n := len(dst)
 	if len(value) > cap(dst)-n {

@@ -331,7 +331,6 @@ func (v *familyView) countTimed(live bool) (rows int64, err error) {
 	return rows - due, v.below(err)
 }
 
-// nextTimedExpiry is NextExpiry of a time-partitioned family.
 func (v *familyView) nextTimedExpiry() (at time.Time, ok bool, err error) {
 	ms, ok, err := v.timed().First()
 	if err != nil || !ok {
@@ -342,7 +341,6 @@ func (v *familyView) nextTimedExpiry() (at time.Time, ok bool, err error) {
 	return time.UnixMilli(expiry), true, nil
 }
 
-// clearTimed is Clear of a time-partitioned family.
 func (v *familyView) clearTimed() error {
 	list, err := cf.AllPartitions(v.tx.inner, v.fam)
 	if err == nil && len(list) > 0 {

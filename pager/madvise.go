@@ -4,7 +4,6 @@ package pager
 // stay in the memory of the process until the system reclaims it. A store that is overwritten
 // repeatedly would keep its pages of each checkpoint there.
 
-// pageRange is the pages [from, to).
 type pageRange struct{ from, to Pgid }
 
 // minDeadRange is the shortest run of pages that is worth a system call.

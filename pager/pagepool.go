@@ -77,7 +77,6 @@ func (s *space) nextOf(a *pagePool, fragments bool) (id Pgid, ok bool, err error
 	}
 }
 
-// markAllocated removes the i-th page of a group from the pool.
 func (s *space) markAllocated(a *pagePool, g *group, i uint64) {
 	a.of(g)[i/64] &^= 1 << (i % 64)
 	a.n--

@@ -326,7 +326,6 @@ func (r *RawFile) directory(ref Ref, level uint8) (refs []Ref, used []uint32, ok
 	return refs, used, true
 }
 
-// directoryPages returns the pages of level 0 of a directory.
 func (r *RawFile) directoryPages(dir Ref) []Ref {
 	if level0, _, two := r.directory(dir, 1); two {
 		return level0

@@ -17,7 +17,6 @@ import "math/bits"
 //
 // All functions of this file need the writer lock.
 
-// isReusable reports whether the i-th page of the group is reusable.
 func (g *group) isReusable(i uint64) bool {
 	return g.reusable != nil && g.reusable[i/64]&(1<<(i%64)) != 0
 }

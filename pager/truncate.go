@@ -86,7 +86,6 @@ func (g *fileGrowth) cutLess(need int64) bool {
 	return g.size >= need
 }
 
-// A truncation cuts the end of a file off, in parts.
 type truncation struct {
 	room  int64 // bytes of the file that have room unless they were cut off. Writer lock
 	ended chan struct{}

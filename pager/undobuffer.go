@@ -49,7 +49,6 @@ func (s *undoBuffer) add(b []byte) bufferOffset {
 	return at
 }
 
-// bytesAt returns the n bytes at a position.
 func (s *undoBuffer) bytesAt(at bufferOffset, n uint32) []byte {
 	off := uint32(at)
 	return s.chunks[at>>32][off : off+n]

@@ -41,7 +41,6 @@ func (c *checker) found(format string, args ...any) {
 	}
 }
 
-// each visits the rows of a tree.
 func (c *checker) each(id txn.TreeID, visit func(cur *txn.Cursor) error) error {
 	cur := c.r.Tx.Cursor(id)
 	for ok := cur.First(); ok && c.more; ok = cur.Next() {

@@ -41,7 +41,6 @@ func decodeExpiry(b []byte) (expiry int64, err error) {
 	return expiry, nil
 }
 
-// appendDue appends the key of an expiry row.
 func appendDue(b []byte, expiry int64, key []byte) []byte {
 	return append(appendExpiry(b, expiry), key...)
 }

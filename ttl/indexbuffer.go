@@ -79,7 +79,6 @@ func (e *IndexBuffer) addRow(expiry int64, key []byte, remove bool) []byte {
 	return due
 }
 
-// dueInOrder returns due in the order of its keys.
 func (e *IndexBuffer) dueInOrder() []Change {
 	if len(e.ordered) == 0 {
 		e.order.Places(&e.places, func(place uint32) []byte { return e.due[place].Key })

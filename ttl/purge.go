@@ -38,7 +38,6 @@ func (d *purgeBatch) add(expiry int64, key []byte) {
 	d.ends = append(d.ends, len(d.buf))
 }
 
-// row is the i-th expiry row.
 func (d *purgeBatch) row(i int) []byte {
 	from := 0
 	if i > 0 {
@@ -144,7 +143,6 @@ func (r Rows) notifyExpire(d *purgeBatch, onExpire OnExpire) error {
 	return nil
 }
 
-// confirms says whether the key index has the i-th key with the expiry of the row.
 func (r Rows) confirms(d *purgeBatch, i int) (bool, error) {
 	expiry, found, err := r.lookupExpiry(d.key(i))
 	var at [expirySize]byte

@@ -162,7 +162,6 @@ func putSize(key, value []byte) int {
 	return 4*(len(key)+expirySize+opOverhead) + len(value) + 2*opOverhead
 }
 
-// deleteSize is putSize for a delete.
 func deleteSize(key []byte) int { return 3 * (len(key) + expirySize + opOverhead) }
 
 // SetExpiry changes the expiry of a present key (0: none), without rewriting its value.

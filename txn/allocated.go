@@ -20,7 +20,6 @@ type allocatedEntry struct {
 	singles bool // n runs of one page each
 }
 
-// runs is the number of runs of the entry.
 func (e *allocatedEntry) runs() int {
 	if e.singles {
 		return int(e.n)
@@ -28,7 +27,6 @@ func (e *allocatedEntry) runs() int {
 	return 1
 }
 
-// nth is the i-th run of the entry.
 func (e *allocatedEntry) nth(i int) pageRun {
 	if e.singles {
 		return pageRun{e.id + pager.Pgid(i), 1}

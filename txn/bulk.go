@@ -146,7 +146,8 @@ func (w *writer) build(ctx context.Context, id TreeID, rows Rows) (tree.Tree, er
 		return t, fmt.Errorf("%w: tree %d is not empty", ErrOrder, id)
 	}
 	l := &loader{writer: w, pages: w.s.pg.NewBulkWriter()}
-	defer l.end()
+	// Buffered pages of a failed load are dropped, before the rollback frees their numbers.
+	defer func() { _ = l.s.dataError(l.pages.Discard()) }()
 	b := tree.NewBuilder(l)
 	n := 0
 	err := rows(func(key, value []byte, tag int64) error {
@@ -171,9 +172,6 @@ func (w *writer) build(ctx context.Context, id TreeID, rows Rows) (tree.Tree, er
 type loader struct {
 	*writer
 	pages *pager.BulkWriter
-	// runs are the allocated pages, mostly contiguous: a list of single pages would cost more than
-	// their cells.
-	runs []pageRun
 }
 
 // New leaves the bytes behind the header undefined.
@@ -187,21 +185,8 @@ func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	if err != nil {
 		return pager.Ref{}, nil, l.s.spaceError(err)
 	}
-	if n := len(l.runs); n > 0 && l.runs[n-1].id+pager.Pgid(l.runs[n-1].n) == id {
-		l.runs[n-1].n++
-	} else {
-		l.runs = append(l.runs, pageRun{id, 1})
-	}
+	l.allocated.push(pageRun{id, 1})
 	ref := pager.Ref{Pgid: id, Epoch: l.s.epoch}
 	pager.WriteHeader(b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: kind, Level: level})
 	return ref, b, nil
-}
-
-// end adds the allocated pages to the transaction, however the load ends. Buffered pages of a
-// failed load are dropped.
-func (l *loader) end() {
-	_ = l.s.dataError(l.pages.Discard())
-	for _, r := range l.runs {
-		l.allocated.push(r)
-	}
 }

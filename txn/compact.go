@@ -95,7 +95,6 @@ func (k *checkpointer) movePages(step int) error {
 	return nil
 }
 
-// newRelocation returns a relocation of the last n used pages.
 func (k *checkpointer) newRelocation(n int) (*relocation, error) {
 	used := k.s.pg.Alloc.UsedPages()
 	limit, err := k.s.pg.Alloc.Tail(uint64(n))

@@ -60,7 +60,6 @@ func atLeastBytes(changes []Change, bytes int) bool {
 	return false
 }
 
-// isPastEnd says whether key is above all keys of a tree.
 func (tx *Tx) isPastEnd(id TreeID, key []byte) (bool, error) {
 	t, ok := tx.tree(id)
 	if !ok {

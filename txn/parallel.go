@@ -169,7 +169,6 @@ func (w *writer) applyParallel(
 // short says that frames are short: the writer has to spill pages, which workers do not.
 func (w *writer) short() bool { return w.s.pg.Pool.FrameBytes() > w.spillOver }
 
-// assignRows assigns the changes to n parts.
 func (h *parallelApplier) assignRows(n int, changes []Change, was []Info) {
 	if h.changes, h.was = changes, was; was == nil {
 		h.infoBuf = slices.Grow(h.infoBuf[:0], len(changes))[:len(changes)]

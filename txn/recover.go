@@ -239,7 +239,6 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 	return nil
 }
 
-// loadVersion reads the version of m.
 func (s *Store) loadVersion(m *pager.Meta) (*version, error) {
 	v := &version{
 		serial: 1, seq: m.Seq, base: m.Epoch, mark: m.ClockMark, nextID: TreeID(m.NextTree),

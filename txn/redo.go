@@ -126,7 +126,6 @@ type extentPlace struct {
 	leaves uint64
 }
 
-// pages is the number of pages at the place.
 func (p extentPlace) pages(pageSize int) uint64 {
 	if p.leaves > 0 {
 		return p.leaves

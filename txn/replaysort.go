@@ -124,7 +124,6 @@ func (b *replayBuffer) stop() {
 	b.chunks, b.ended = nil, nil
 }
 
-// lsn is the LSN of the commit of the operation at at.
 func (b *replayBuffer) lsn(at uint32) wal.LSN {
 	i, found := slices.BinarySearchFunc(b.commits, at, func(c commitAt, at uint32) int {
 		return cmp.Compare(c.at, at)
@@ -152,7 +151,6 @@ const prefetchDistance = 32
 // prefetchBytes is the prefetched part: head, key, and usually the whole value.
 const prefetchBytes = 192
 
-// prefetch prefetches the operation at at.
 func (b *replayBuffer) prefetch(at uint32) {
 	prefetch.Bytes(b.ops[at:min(int(at)+prefetchBytes, len(b.ops))])
 }

@@ -61,7 +61,6 @@ type commitStart struct {
 	end       LSN
 }
 
-// begin sets the segment of the first record.
 func (a *appender) begin(seg *segment) {
 	a.live, a.spare = []*segment{seg}, nil
 	a.pos, a.prev, a.recordBytes, a.commitStart = seg.start(), 0, 0, commitStart{}
@@ -305,7 +304,6 @@ func (a *appender) hasSpace(n int) bool {
 	return fits(a.pos, a.last().limit()) || a.spare != nil && fits(a.spare.start(), a.spare.limit())
 }
 
-// segmentsFrom gives the live segments with numbers in [lo, hi).
 func (a *appender) segmentsFrom(lo, hi uint64) (some []*segment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -34,7 +34,6 @@ type commit struct {
 	again bool // parts is empty: the segments are read again
 }
 
-// add keeps a part.
 func (c *commit) add(payload []byte) {
 	if !c.again {
 		c.parts = append(c.parts, payload)

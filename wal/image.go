@@ -23,7 +23,6 @@ type imageBuffer = offheap.List[byte]
 
 func newImageBuffer() *imageBuffer { return &imageBuffer{Off: true} }
 
-// load reads segment i.
 func (f *ScanResult) load(i int, m *imageBuffer) (*segmentImage, error) {
 	s := f.segments[i]
 	return f.read(s, s.size, m)
@@ -80,7 +79,6 @@ func (f *ScanResult) read(s foundSegment, limit int64, m *imageBuffer) (img *seg
 	return &segmentImage{foundSegment: s, base: LSN(s.number * uint64(s.size)), b: b[:n]}, nil
 }
 
-// record decodes the record at off.
 func (m *segmentImage) record(off int64) (record, error) {
 	if off > int64(len(m.b)) {
 		return record{}, errors.New("file ends before the record")

@@ -69,7 +69,6 @@ func (p *segmentPool) prepareInBackground() {
 	p.preparing.Go(prepare)
 }
 
-// prepareUnbound is Log.Prepare.
 func (p *segmentPool) prepareUnbound() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

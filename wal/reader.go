@@ -112,7 +112,6 @@ func (p *replay) finish(f *ScanResult, i int, img *segmentImage, end, durable LS
 	return p.tail, err
 }
 
-// replay is the state of one Replay.
 type replay struct {
 	f      *ScanResult
 	fn     func(Part) error

@@ -193,7 +193,6 @@ func (f *ScanResult) SyncedHint() (synced LSN) {
 	return synced
 }
 
-// index finds a segment by number; -1 if it is not there.
 func (f *ScanResult) index(number uint64) int {
 	i, ok := slices.BinarySearchFunc(f.segments, number, func(s foundSegment, n uint64) int {
 		return cmp.Compare(s.number, n)

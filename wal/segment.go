@@ -135,7 +135,6 @@ type Options struct {
 	OnGroup func(commits int, bytes int64, took time.Duration)
 }
 
-// checked fills in defaults.
 func (o Options) checked() (Options, error) {
 	if o.SegmentSize == 0 {
 		o.SegmentSize = DefaultSegmentSize
