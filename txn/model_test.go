@@ -268,7 +268,10 @@ func TestWaitingWriterReturnsTheStickyError(t *testing.T) {
 	for name, verb := range map[string]func(s *Store, ctx context.Context) error{
 		"begin":      func(s *Store, ctx context.Context) error { _, err := s.Begin(ctx, true); return err },
 		"checkpoint": func(s *Store, ctx context.Context) error { return s.Checkpoint(ctx) },
-		"bulk_load":  func(s *Store, ctx context.Context) error { _, err := s.bulkLoad(ctx, nil, 9, rowsUpTo(1)); return err },
+		"bulk_load": func(s *Store, ctx context.Context) error {
+			_, err := s.bulkLoad(ctx, nil, 9, rowsUpTo(1))
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
