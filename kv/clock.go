@@ -25,7 +25,9 @@ import (
 // It is safe for concurrent use.
 type clock struct {
 	now         func() time.Time
-	maxStep     int64 // milliseconds
+	system      bool                      // now is systemNow
+	last        atomic.Pointer[time.Time] // its newest full reading
+	maxStep     int64                     // milliseconds
 	mark        atomic.Int64
 	steps       atomic.Uint64
 	seenExpired atomic.Int64 // highest expiry that a caller has seen pass: see hides
@@ -92,9 +94,25 @@ func (c *clock) jump(mono, offset int64) {
 	}
 }
 
+// systemNow is time.Now, which reads two clocks. Within a millisecond of such a reading it adds
+// monotonic time to that: so a step of the system's clock is seen a millisecond late at most.
+func (c *clock) systemNow() time.Time {
+	if last := c.last.Load(); last != nil {
+		if d := time.Since(*last); d < time.Millisecond {
+			return last.Add(d)
+		}
+	}
+	at := time.Now()
+	c.last.Store(&at)
+	return at
+}
+
 // read returns the instant of a transaction that begins now.
-func (c *clock) read() int64 {
-	at := c.now()
+func (c *clock) read() int64 { return c.readAt(c.now()) }
+
+// readAt is read with a reading of now from before a read transaction has got its snapshot. If a
+// purge with a later instant comes between, it has raised the mark.
+func (c *clock) readAt(at time.Time) int64 {
 	if c.mono != nil {
 		c.compare(at)
 	}

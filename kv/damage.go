@@ -27,7 +27,7 @@ func (tx *Tx) OnDamage(fn func(Damage) bool) {
 	tx.lock()
 	defer tx.unlock()
 	if !tx.writable {
-		tx.onDamage = fn
+		tx.own().onDamage = fn
 	}
 }
 

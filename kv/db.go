@@ -124,14 +124,11 @@ func background(ctx context.Context) context.Context {
 
 // begin starts a transaction of a caller.
 func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
-	tx, ctx := newTx(db), background(ctx)
+	ctx = background(ctx)
 	if !writable {
-		if err := tx.start(ctx, false); err != nil {
-			return nil, err
-		}
-		tx.instantOrEnd()
-		return tx, nil
+		return db.beginRead(ctx)
 	}
+	tx := newTx(db)
 	if err := tx.startWrite(ctx, nil); err != nil {
 		return nil, err
 	}
@@ -142,6 +139,27 @@ func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
 		tx.finish(ErrClosed)
 		return nil, ErrClosed
 	}
+	return tx, nil
+}
+
+// beginRead is begin for a read transaction.
+func (db *DB) beginRead(ctx context.Context) (*Tx, error) {
+	if err := db.state(false); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	tx, at := new(Tx).init(db, &unused), db.clock.now()
+	began := at
+	if !db.clock.system {
+		began = time.Now()
+	}
+	if err := tx.startRead(began); err != nil {
+		return nil, err
+	}
+	defer tx.endUntimed()
+	tx.nowMs, tx.timed = db.clock.readAt(at), true
 	return tx, nil
 }
 

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ebbkv/ebb/cf"
 	"github.com/ebbkv/ebb/ttl"
@@ -80,7 +81,7 @@ func (tx *Tx) evictBefore(ctx context.Context) error {
 // returns at once.
 func (db *DB) allVisible(tx *txn.Tx) bool {
 	var seen txn.Tx
-	if db.store.BeginRead(&seen, true) != nil {
+	if db.store.BeginRead(&seen, time.Time{}) != nil {
 		return false
 	}
 	defer seen.Rollback()

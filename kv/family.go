@@ -55,8 +55,8 @@ func (tx *Tx) family(name string) *verbs {
 // current says whether a handle is still bound to the family of its name. A handle that found none
 // looks up again at each call.
 func (v *familyView) current() bool {
-	if v.at == v.tx.catalog || v.first == nil || v.tx.inner == nil {
-		return v.gone == nil && (v.fam == nil || v.fam.Name == v.name) // false after a rename
+	if v.at == v.tx.catalog || v.fam == nil || v.tx.inner == nil {
+		return !v.dropped && (v.fam == nil || v.fam.Name == v.name) // false after a rename
 	}
 	var fam *cf.Family
 	// CF returns no error: calls on a new handle return it.
@@ -64,7 +64,7 @@ func (v *familyView) current() bool {
 		fam, err = cf.Lookup(v.tx.inner, v.name)
 		return err
 	})
-	return err == nil && fam.Base == v.first.Base
+	return err == nil && fam.Base == v.fam.Base
 }
 
 // CF returns the one-shot methods of a family. It never fails: calls on the result do.
@@ -79,30 +79,24 @@ func (f *Family) Name() string { return f.name }
 // resolve finds the family of a handle, again after each change of the catalog by this transaction.
 // The caller has entered, and the transaction is open.
 func (v *familyView) resolve() error {
-	if v.fam != nil && v.at == v.tx.catalog {
+	if v.fam != nil && v.at == v.tx.catalog && !v.dropped {
 		return nil
 	}
-	if v.gone == nil || v.at != v.tx.catalog {
-		return v.resolveAnew()
-	}
-	return v.gone
+	return v.resolveAnew()
 }
 
 func (v *familyView) resolveAnew() error {
-	v.fam, v.gone = nil, nil
 	fam, err := v.lookup()
 	switch {
 	case err == nil:
 		v.fam = fam
-		if v.first == nil {
-			v.first = fam
-		}
-	case v.first != nil && errors.Is(err, cf.ErrNotFound):
-		v.gone = fmt.Errorf("%w: %q", ErrCFDropped, v.name)
-		err = v.gone
+	case v.fam != nil && errors.Is(err, cf.ErrNotFound):
+		err = fmt.Errorf("%w: %q", ErrCFDropped, v.name)
+	default:
+		return fromBelow(err)
 	}
-	v.at = v.tx.catalog
-	return fromBelow(err)
+	v.at, v.dropped = v.tx.catalog, err != nil
+	return err
 }
 
 // lookup finds the family by name, or, for a handle that is bound to a family, that family under its
@@ -117,12 +111,12 @@ func (v *familyView) lookup() (*cf.Family, error) {
 	}
 	fam, err := cf.Lookup(tx.inner, v.name)
 	switch {
-	case v.first == nil || (err == nil && fam.Base == v.first.Base):
+	case v.fam == nil || (err == nil && fam.Base == v.fam.Base):
 		return fam, err
 	case err != nil && !errors.Is(err, cf.ErrNotFound):
 		return nil, err
 	}
-	return cf.FindBase(tx.inner, v.first.Base)
+	return cf.FindBase(tx.inner, v.fam.Base)
 }
 
 // change runs a change of the catalog. old, unless empty, is the name of a family that loses it: a

@@ -48,8 +48,7 @@ func (tx *Tx) disarm(armed bool, body *bool, err *error) {
 
 // faultErr makes the transaction dead, as other damage does: the call read only a part of its data.
 func (tx *Tx) faultErr(addr uintptr) error {
-	tx.dead = tx.db.store.Fault(addr)
-	return tx.dead
+	return tx.die(tx.db.store.Fault(addr))
 }
 
 // guarded runs fn, outside of any transaction, under the guard.

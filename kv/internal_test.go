@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,21 @@ func TestJumpIsKnownBeforeItIsTakenForTheTime(t *testing.T) {
 	}
 	second.Wait()
 	require.Zero(t, late, "times in %d that it was not", len(clocks))
+}
+
+// TestReadingOfTheSystemsClockIsAddedToForAMillisecond: a step of that clock is seen after it.
+func TestReadingOfTheSystemsClockIsAddedToForAMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clock
+		first := c.systemNow()
+		require.Equal(t, time.Now(), first)
+		time.Sleep(time.Millisecond - 1)
+		require.Equal(t, time.Now(), c.systemNow())
+		require.Equal(t, first, *c.last.Load(), "no full reading")
+		time.Sleep(1)
+		require.Equal(t, time.Now(), c.systemNow())
+		require.Equal(t, time.Now(), *c.last.Load(), "a full reading")
+	})
 }
 
 // TestForcedJumpStaysBelieved: a call that read the clock before a purge with Force accepted a jump,

@@ -173,7 +173,7 @@ func (s *oneShot) beginRead() (*Tx, error) {
 		return nil, err
 	}
 	tx := s.db.pool.Get().(*Tx)
-	if err := tx.startRead(true); err != nil {
+	if err := tx.startRead(time.Time{}); err != nil {
 		s.db.pool.Put(tx)
 		return nil, err
 	}
@@ -201,7 +201,10 @@ func (s *oneShot) done(tx *Tx) {
 	if tx.inner != nil {
 		tx.end(ErrTxnDone)
 	}
+	state := tx.txState
+	if tx.writable || state.failed != nil {
+		*state = txState{}
+	}
 	*tx = Tx{}
-	tx.db, tx.verbs.tx = s.db, tx
-	s.db.pool.Put(tx)
+	s.db.pool.Put(tx.init(s.db, state))
 }

@@ -91,9 +91,9 @@ func newDB(store *txn.Store, o Options, tune openhook.Tuning) *DB {
 	db.pool.New = func() any { return newTx(db) }
 	db.ranges.New = func() any { return new(Cursor) }
 	store.OnClose(db.clock.closing)
-	db.clock.now = o.Clock
+	db.clock.now, db.clock.system = o.Clock, o.Clock == nil
 	if o.Clock == nil {
-		db.clock.now = time.Now
+		db.clock.now = db.clock.systemNow
 	}
 	step := o.MaxClockStep
 	if step == 0 {
@@ -116,7 +116,7 @@ func newDB(store *txn.Store, o Options, tune openhook.Tuning) *DB {
 	switch start := time.Now(); {
 	case tune.Monotonic != nil:
 		db.clock.watch(func(time.Time) int64 { return tune.Monotonic().Milliseconds() })
-	case o.Clock == nil:
+	case db.clock.system:
 		db.clock.watch(func(at time.Time) int64 { return at.Sub(start).Milliseconds() })
 	}
 	if o.AutoPurge != nil {

@@ -98,7 +98,7 @@ func (db *DB) mayDelete(force bool) error {
 func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.Family, err error) {
 	defer p.db.notifyShutdown()
 	var tx txn.Tx
-	if err := p.db.store.BeginRead(&tx, true); err != nil {
+	if err := p.db.store.BeginRead(&tx, time.Time{}); err != nil {
 		return nil, fromBelow(err)
 	}
 	defer tx.Rollback()
@@ -198,7 +198,7 @@ func (p *purger) batch(n int) (more bool, err error) {
 // begin begins a transaction at the instant of the purge.
 func (p *purger) begin() (*Tx, error) {
 	tx := newTx(p.db)
-	if err := tx.start(p.ctx, true); err != nil {
+	if err := tx.start(p.ctx); err != nil {
 		return nil, err
 	}
 	p.now = p.db.clock.clamp(p.now)

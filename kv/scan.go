@@ -103,7 +103,7 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 }
 
 // stopsRanges says that the next step of any range returns an error.
-func (tx *Tx) stopsRanges() bool { return tx.hasEnded() || tx.dead != nil }
+func (tx *Tx) stopsRanges() bool { return tx.hasEnded() || tx.dead }
 
 // scanLeaf yields the rows behind the cursor's in the same leaf, up to the first one that is expired,
 // large or out of bounds. It leaves the cursor on the last row that it yielded, unless the

@@ -3,6 +3,7 @@ package kv
 import (
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 )
 
@@ -89,10 +90,9 @@ func (t Table[K, V]) Prefix(tx *Tx, p []byte) iter.Seq2[K, V] {
 // with encodes a key, and a value unless it is nil, and calls f with both and the family. The bytes
 // are f's until it returns.
 func (t Table[K, V]) with(tx *Tx, key K, value *V, f func(v *verbs, k, b []byte) error) error {
-	// A codec may use the transaction, which then needs a buffer of its own.
-	buf := tx.tableBuf
-	tx.tableBuf = nil
-	buf, err := t.keys.Append(buf[:0], key)
+	mem := tableBufs.Get().(*[]byte)
+	defer tableBufs.Put(mem)
+	buf, err := t.keys.Append((*mem)[:0], key)
 	if err != nil {
 		return fmt.Errorf("kv: table %q: encoding a key: %w", t.cf, err)
 	}
@@ -102,14 +102,15 @@ func (t Table[K, V]) with(tx *Tx, key K, value *V, f func(v *verbs, k, b []byte)
 			return t.codecError("value", buf[:n], err)
 		}
 	}
-	err = f(tx.family(t.cf), buf[:n:n], buf[n:])
 	if cap(buf) <= mostTableBuf {
-		tx.tableBuf = buf
+		*mem = buf
 	}
-	return err
+	return f(tx.family(t.cf), buf[:n:n], buf[n:])
 }
 
-// mostTableBuf bounds the buffer that a transaction keeps for encoded keys and values.
+// tableBufs are buffers for an encoded key and value, of mostTableBuf at most.
+var tableBufs = sync.Pool{New: func() any { return new([]byte) }}
+
 const mostTableBuf = 64 << 10
 
 func (t Table[K, V]) codecError(what string, key []byte, err error) error {

@@ -100,15 +100,17 @@ func (v *familyView) append(ts time.Time, key, value []byte) (err error) {
 	if err := rows.AcceptsTimestamp(ms, now, rows.NewestAccepted(now, v.tx.db.clock.maxStep)); err != nil {
 		return fromBelow(err)
 	}
-	if p := &v.partition; v.partitionAt != v.tx.catalog+1 || ms < p.Start || ms > p.Last {
+	last := v.newest
+	if last == nil || last.at != v.tx.catalog || ms < last.partition.Start || ms > last.partition.Last {
 		found, err := cf.EnsurePartition(v.tx.inner, v.fam, ms, len(key)+len(value)+appendOverhead)
 		if err != nil {
 			return v.below(err)
 		}
-		v.partition, v.partitionAt = found, v.tx.catalog+1
+		last = &lastAppend{partition: found, at: v.tx.catalog}
+		v.newest = last
 	}
-	v.timeKey = ttl.AppendTimeKey(v.timeKey[:0], ms, key)
-	_, err = v.tx.inner.Put(v.partition.Tree, v.timeKey, value, 0)
+	last.key = ttl.AppendTimeKey(last.key[:0], ms, key)
+	_, err = v.tx.inner.Put(last.partition.Tree, last.key, value, 0)
 	return v.below(err)
 }
 

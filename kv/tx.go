@@ -17,41 +17,56 @@ import (
 type Tx struct {
 	// Invariants:
 	//
-	//	(1) inner is nil exactly if the transaction has ended; ended is then the error of its calls.
+	//	(1) inner is nil exactly if the transaction has ended.
 	//	(2) the fields of a write transaction are used between enter and leave, or before the Tx is
 	//	    published: Shutdown may end it from another goroutine. Only its owner uses a read
 	//	    transaction; see DB.readersEnded.
-	//	(3) over is set exactly if a write transaction has ended: see hasEnded.
+	//
+	// Its size is much of what a View costs: what reads seldom use is in txState.
 
 	verbs
+	*txState
 
 	db           *DB
+	inner        *txn.Tx
+	readTx       txn.Tx         // memory of inner in a read transaction
+	handles      map[string]*CF // families that CF returned
+	nowMs        int64          // its instant, if timed: see instant
+	timed        bool
 	writable     bool
 	managed      bool // ended by View or Update, not by the user
+	foundExpired bool // it found an expired key
+	// number of catalog changes by this transaction; a handle resolves again when it has changed
+	catalog uint32
+}
+
+// txState is the state of a write transaction, and of a read transaction that needs some: see own.
+type txState struct {
+	failed   error             // first error of a range, or what made the transaction dead
+	dead     bool              // by a memory fault or damage, which inner does not record
+	onDamage func(Damage) bool // of a read transaction; nil: damage is an error
+
+	mu           sync.Mutex  // held during each call of a write transaction, of which all else is
+	over         atomic.Bool // set exactly if it has ended: see hasEnded
+	ended        error       // of its calls, once it has ended
+	seq          uint64      // once it has ended
 	durability   Durability
-	nowMs        int64 // its instant, if timed: a one-shot read needs the clock only for an expiry
-	timed        bool
-	foundExpired bool          // it found an expired key
 	buffering    []*familyView // families that buffer changes: see indexbuffer.go
 	bufferedRows int           // their buffered index changes
+	onCommit     []func()
+	dropping     txn.TreeID // the partition for which OnDrop runs, or 0
+	expiring     expiring   // calls of OnExpireTx
+}
 
-	mu     sync.Mutex // held during each call of a write transaction
-	over   atomic.Bool
-	inner  *txn.Tx
-	readTx txn.Tx // memory of inner in a read transaction
-	ended  error
-	dead   error // a memory fault, which inner does not record
-	seq    uint64
+// unused is the state that read transactions share which need none: it stays zero.
+var unused txState
 
-	failed  error          // first error of a range
-	handles map[string]*CF // families that CF returned
-	// number of catalog changes by this transaction; a handle resolves again when it has changed
-	catalog  uint32
-	onCommit []func()
-	dropping txn.TreeID        // the partition for which OnDrop runs, or 0
-	expiring expiring          // calls of OnExpireTx
-	onDamage func(Damage) bool // of a read transaction; nil: damage is an error
-	tableBuf []byte            // memory of a Table for an encoded key and value
+// own returns the state for a change.
+func (tx *Tx) own() *txState {
+	if tx.txState == &unused {
+		tx.txState = new(txState)
+	}
+	return tx.txState
 }
 
 // Savepoint marks a state of a write transaction for RollbackTo.
@@ -62,32 +77,36 @@ type Savepoint struct {
 	during   uint64 // the call of OnExpireTx that took it, or 0
 }
 
+// newTx returns a Tx for a write transaction, or for one-shot reads and writes.
 func newTx(db *DB) *Tx {
-	tx := &Tx{db: db}
-	tx.verbs.tx, tx.verbs.name = tx, cf.Default
+	tx := &struct {
+		Tx
+		state txState
+	}{}
+	return tx.init(db, &tx.state)
+}
+
+func (tx *Tx) init(db *DB, state *txState) *Tx {
+	tx.db, tx.txState, tx.verbs.tx, tx.verbs.name = db, state, tx, cf.Default
 	return tx
 }
 
-// start begins the inner transaction. On an error the Tx is unchanged.
-func (tx *Tx) start(ctx context.Context, writable bool) error {
-	db := tx.db
-	if err := db.state(writable); err != nil {
+// start begins the inner write transaction. On an error the Tx is unchanged.
+func (tx *Tx) start(ctx context.Context) error {
+	if err := tx.db.state(true); err != nil {
 		return err
 	}
-	if ctx.Done() != nil && ctx.Err() != nil {
-		return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	tx.writable, tx.durability = writable, db.durability
-	if !writable {
-		return tx.startRead(false)
-	}
+	tx.writable, tx.durability = true, tx.db.durability
 	return tx.beginWrite(ctx)
 }
 
 // startWrite starts a write transaction of a caller. It calls begun, unless nil, with the writer lock
 // held and before it reads the clock.
 func (tx *Tx) startWrite(ctx context.Context, begun func()) error {
-	if err := tx.start(ctx, true); err != nil {
+	if err := tx.start(ctx); err != nil {
 		return err
 	}
 	if begun != nil {
@@ -113,9 +132,9 @@ func (tx *Tx) beginWrite(ctx context.Context) error {
 	return nil
 }
 
-// startRead begins a read transaction; it waits for no lock. brief: for a one-shot call.
-func (tx *Tx) startRead(brief bool) error {
-	if err := tx.db.store.BeginRead(&tx.readTx, brief); err != nil {
+// startRead begins a read transaction; it waits for no lock. at is as for txn.Store.BeginRead.
+func (tx *Tx) startRead(at time.Time) error {
+	if err := tx.db.store.BeginRead(&tx.readTx, at); err != nil {
 		return fromBelow(err)
 	}
 	tx.inner = &tx.readTx
@@ -124,13 +143,13 @@ func (tx *Tx) startRead(brief bool) error {
 
 // end rolls back and releases the inner transaction. The caller holds mu, or is alone.
 func (tx *Tx) end(why error) {
-	tx.seq = tx.inner.Seq()
-	tx.inner.Rollback()
-	if err := tx.inner.Err(); errors.Is(err, txn.ErrUnknown) {
-		why = fromBelow(err)
-	}
-	tx.inner, tx.ended = nil, why
-	if tx.writable {
+	inner := tx.inner
+	inner.Rollback()
+	if tx.inner = nil; tx.writable {
+		if err := inner.Err(); errors.Is(err, txn.ErrUnknown) {
+			why = fromBelow(err)
+		}
+		tx.seq, tx.ended = inner.Seq(), why
 		tx.over.Store(true)
 		tx.db.writer.CompareAndSwap(tx, nil)
 	}
@@ -176,7 +195,17 @@ func (tx *Tx) alive(write bool) error {
 			return ErrReadOnlyTxn
 		}
 	}
-	return tx.dead
+	if tx.dead {
+		return tx.failed
+	}
+	return nil
+}
+
+// die makes the transaction dead and returns err.
+func (tx *Tx) die(err error) error {
+	state := tx.own()
+	state.failed, state.dead = err, true
+	return err
 }
 
 // hasEnded says whether the transaction has ended, and its slices are invalid. It takes no lock: a
@@ -190,10 +219,13 @@ func (tx *Tx) hasEnded() bool {
 
 // endErr is the error of calls on an ended transaction. On a closed store it wraps both reasons.
 func (tx *Tx) endErr() error {
-	if tx.ended == ErrTxnDone && tx.db.stopping.Load() {
+	if tx.writable && tx.ended != ErrTxnDone {
+		return tx.ended
+	}
+	if tx.db.stopping.Load() {
 		return &failure{ErrClosed, ErrTxnDone}
 	}
-	return tx.ended
+	return ErrTxnDone
 }
 
 // Commit ends the transaction. When it returns nil for a write transaction, the changes are visible
@@ -328,8 +360,8 @@ func (tx *Tx) rollbackTo(sp Savepoint) error {
 func (tx *Tx) SetDurability(d Durability) {
 	tx.lock()
 	defer tx.unlock()
-	tx.durability = d
 	if tx.inner != nil && tx.writable {
+		tx.durability = d
 		tx.inner.SetDurability(txn.Durability(d))
 	}
 }
@@ -357,22 +389,28 @@ func (tx *Tx) instant() int64 {
 	return tx.nowMs
 }
 
-// instantOrEnd reads the clock at the begin of a transaction. The clock is a callback: if it
-// panics, no caller has the transaction to end it, so instantOrEnd does.
+// instantOrEnd reads the clock at the begin of a write transaction.
 func (tx *Tx) instantOrEnd() {
-	defer func() {
-		if !tx.timed {
-			tx.finish(ErrTxnDone)
-		}
-	}()
+	defer tx.endUntimed()
 	tx.instant()
+}
+
+// endUntimed ends a transaction without an instant. The clock and its events are callbacks: if one
+// panics, no caller has the transaction to end it.
+func (tx *Tx) endUntimed() {
+	if !tx.timed {
+		tx.finish(ErrTxnDone)
+	}
 }
 
 // Seq returns the number of the commit that the transaction reads; after Commit, its own.
 func (tx *Tx) Seq() uint64 {
 	tx.lock()
 	defer tx.unlock()
-	if tx.inner == nil {
+	switch {
+	case !tx.writable:
+		return tx.readTx.Seq()
+	case tx.inner == nil:
 		return tx.seq
 	}
 	return tx.inner.Seq()
@@ -391,11 +429,8 @@ func (tx *Tx) Err() error {
 }
 
 func (tx *Tx) err() error {
-	switch {
-	case tx.failed != nil:
+	if tx.failed != nil || tx.inner == nil {
 		return tx.failed
-	case tx.dead != nil || tx.inner == nil:
-		return tx.dead
 	}
 	return fromBelow(tx.inner.Err())
 }
@@ -408,6 +443,6 @@ func (tx *Tx) fail(err error) {
 	tx.lock()
 	defer tx.unlock()
 	if tx.failed == nil {
-		tx.failed = err
+		tx.own().failed = err
 	}
 }

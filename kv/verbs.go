@@ -21,21 +21,22 @@ type familyView struct {
 	tx   *Tx
 	name string
 
-	// The family to which the handle was bound after the at-th change of the catalog by this
-	// transaction: fam, or the error gone if that was dropped, or neither if none was found yet. See
-	// resolve.
-	fam   *cf.Family
-	gone  error
-	at    uint32
-	first *cf.Family // fam when it was first found
+	// The family to which the handle is bound, nil if none was found yet, as it was after the at-th
+	// change of the catalog by this transaction: dropped, or not. See resolve.
+	fam     *cf.Family
+	at      uint32
+	dropped bool
 
 	indexBuffer *ttl.IndexBuffer // buffered index changes, or nil; see bufferIndexes
+	newest      *lastAppend      // or nil
+}
 
-	// The partition of the last Append, valid while partitionAt is above the number of changes of
-	// the catalog by one, and memory for the key of a row there.
-	partition   cf.Partition
-	partitionAt uint32
-	timeKey     []byte
+// lastAppend is the partition of the last Append, as it was after the at-th change of the catalog,
+// and memory for the key of a row there.
+type lastAppend struct {
+	partition cf.Partition
+	at        uint32
+	key       []byte
 }
 
 // ready returns the error that every call on keys gets in the present state of transaction and
@@ -128,8 +129,8 @@ func (tx *Tx) below(err error) error {
 	if err == nil {
 		return nil
 	}
-	if err = fromBelow(err); errors.Is(err, ErrCorrupt) && tx.dead == nil {
-		tx.dead = err
+	if err = fromBelow(err); errors.Is(err, ErrCorrupt) && !tx.dead {
+		return tx.die(err)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/ebbkv/ebb/internal/vfs"
 )
@@ -63,7 +64,7 @@ func BenchmarkBeginRead(b *testing.B) {
 	var tx Tx
 	b.ReportAllocs()
 	for i := 0; i < b.N; i++ {
-		_ = s.BeginRead(&tx, false)
+		_ = s.BeginRead(&tx, time.Now())
 		tx.Rollback()
 	}
 }

@@ -38,7 +38,7 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 	defer s.unlockWriter()
 	w := &s.w
 	w.begin()
-	tx := &Tx{s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
+	tx := &Tx{s: s, v: s.head, w: w}
 	w.tx = tx
 	done := false
 	defer func() {

@@ -71,7 +71,7 @@ func (tx *Tx) Commit(d Durability, last ...Run) error {
 		s.refusal.shrunk = s.refusal.pages > 0
 	}
 	v := w.commitVersion(end, d == Sync, false)
-	tx.seq = v.seq
+	tx.v = v
 	tx.end()
 	s.unlockWriter()
 	defer s.open.Add(-1) // also when a callback panics
@@ -86,12 +86,8 @@ func (tx *Tx) Commit(d Durability, last ...Run) error {
 }
 
 func (w *writer) fillHead() {
-	mark := w.s.head.mark
-	if w.tx != nil {
-		mark = w.tx.mark
-	}
 	binary.LittleEndian.PutUint64(w.redo, w.s.head.seq+1)
-	binary.LittleEndian.PutUint64(w.redo[8:], uint64(mark))
+	binary.LittleEndian.PutUint64(w.redo[8:], uint64(w.mark))
 }
 
 // logCommit queues the last part of the transaction's record and returns the record's end.
@@ -110,10 +106,7 @@ func (w *writer) logCommit() (wal.LSN, error) {
 // that it changes were read when the pages were allocated and freed.
 func (w *writer) commitVersion(lsn wal.LSN, sync, hidden bool) *version {
 	s, v := w.s, w.nextVersion()
-	v.seq, v.lsn, v.hidden = v.seq+1, lsn, hidden
-	if w.tx != nil {
-		v.mark = w.tx.mark
-	}
+	v.seq, v.mark, v.lsn, v.hidden = v.seq+1, w.mark, lsn, hidden
 	if sync {
 		v.syncLSN = lsn
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
@@ -17,14 +18,12 @@ type Tx struct {
 	pager.View // of v
 
 	s    *Store
-	v    *version      // state that it began from
+	v    *version      // state that it began from; its own after Commit
 	slot *snapshotSlot // holds v
 	w    *writer       // nil in a read transaction, and after the end
 	err  error         // first I/O or corruption error: the transaction has failed
 	done bool
-	read bool   // read-only
-	seq  uint64 // of the state that it reads; its own after Commit
-	mark int64
+	read bool // read-only
 }
 
 // Begin starts a transaction. A write transaction waits for the writer lock, bounded by ctx (nil:
@@ -32,18 +31,18 @@ type Tx struct {
 func (s *Store) Begin(ctx context.Context, writable bool) (*Tx, error) {
 	tx := new(Tx)
 	if !writable {
-		return tx, s.BeginRead(tx, false)
+		return tx, s.BeginRead(tx, time.Now())
 	}
 	return tx, s.beginWrite(ctx, tx)
 }
 
 // BeginRead starts a read transaction in the caller's memory, which must be zero or a transaction
-// that has ended. A brief one ends within the call that began it and has no age: reading the clock
-// would be a tenth of a get.
-func (s *Store) BeginRead(tx *Tx, brief bool) error {
+// that has ended. at is the time, for its age; zero if it ends within the call that began it and
+// needs none: reading the clock would be a tenth of a get.
+func (s *Store) BeginRead(tx *Tx, at time.Time) error {
 	now := noAge
-	if !brief {
-		now = s.now()
+	if !at.IsZero() {
+		now = int64(at.Sub(s.start))
 	}
 	v, slot := s.readers.acquire(&s.queue.visible, &s.pg.Undo, now)
 	if !s.isOpen() { // after acquire: Close scans the slots after it has changed the state
@@ -52,7 +51,7 @@ func (s *Store) BeginRead(tx *Tx, brief bool) error {
 	}
 	// Field by field: a literal is built elsewhere and copied.
 	tx.s, tx.v, tx.slot, tx.w, tx.View = s, v, slot, nil, s.pg.Reader.View(v.base, v.serial)
-	tx.err, tx.done, tx.read, tx.seq, tx.mark = nil, false, true, v.seq, v.mark
+	tx.err, tx.done, tx.read = nil, false, true
 	return nil
 }
 
@@ -64,7 +63,7 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	}
 	w := &s.w
 	w.begin()
-	*tx = Tx{View: w.View, s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
+	*tx = Tx{View: w.View, s: s, v: s.head, w: w}
 	w.tx, w.mayUndo = tx, true
 	w.mayDelta = int64(s.pg.Alloc.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()
 	return nil
@@ -117,17 +116,22 @@ func (s *Store) canWrite() error {
 func (tx *Tx) Writable() bool { return !tx.read }
 
 // Seq is the commit number of the state that the transaction reads; after Commit, its own.
-func (tx *Tx) Seq() uint64 { return tx.seq }
+func (tx *Tx) Seq() uint64 { return tx.v.seq }
 
 // Mark is the clock mark of the state that the transaction began from, or the argument of SetMark.
-func (tx *Tx) Mark() int64 { return tx.mark }
+func (tx *Tx) Mark() int64 {
+	if tx.w != nil {
+		return tx.w.mark
+	}
+	return tx.v.mark
+}
 
 // SetMark sets the clock mark that is stored with the commit, in milliseconds. The mark is at the
 // head of the commit's record: once a part of a large transaction is in the log SetMark has no
 // effect, so that the log and a checkpoint have the same mark for a commit.
 func (tx *Tx) SetMark(ms int64) {
-	if !tx.done && (tx.w == nil || tx.w.flushed == 0) {
-		tx.mark = ms
+	if tx.w != nil && tx.w.flushed == 0 {
+		tx.w.mark = ms
 	}
 }
 

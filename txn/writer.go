@@ -26,6 +26,7 @@ type writer struct {
 	mostChanged int
 	nextID      TreeID
 	trash       uint64
+	mark        int64 // see Tx.SetMark
 	// redo is the part of the commit's payload that is not in the log yet; flushed counts the bytes
 	// that are.
 	redo    []byte
@@ -72,7 +73,7 @@ func (w *writer) begin() {
 	w.spare, w.freed = w.spare[:0], w.freed[:0]
 	w.changed, w.savepoints = w.changed[:0], w.savepoints[:0]
 	w.mostChanged = leastChanged
-	w.nextID, w.trash = s.head.nextID, s.head.trash
+	w.nextID, w.trash, w.mark = s.head.nextID, s.head.trash, s.head.mark
 	w.redo = append(w.redo[:0], make([]byte, redoHead)...)
 	w.flushed, w.dirty, w.noLog = 0, false, false
 	w.mods++
