@@ -35,12 +35,10 @@ var magic = [8]byte{'E', 'b', 'b', ' ', 'k', 'v', '\r', '\n'}
 //	104 root pgid u64       112 root epoch u32      116 root depth u32      120 root rows u64 (tree table)
 //	128 free pgid u64       136 free epoch u32      140 reserved u32        (root of the free directory)
 //	144 next tree u64       152 seq u64             160 clock mark i64      168 next trash u64
-//
-// 176 backups [32]{epoch u32, zeros u32, id u64}  (ended by the first zero id; optional bit 1:
-// there are some)
-//
+//	176 backups [32]{epoch u32, zeros u32, id u64}
 //	688 zeros to the end of the page
 //
+// The first zero id ends the backups; optional bit 1 says that there are some.
 // The header's epoch is the number of the checkpoint. log start is the LSN at which replay begins.
 // The log before log durable was synced when the page was written. Golden bytes: testdata/meta.hex.
 const (
