@@ -10,11 +10,10 @@ type LeafScan struct {
 	uniform      bool // see leaf
 	i, end, step int  // the current row, the end, and 1 or -1
 	prefetch     leafPrefetch
-	within       bool // see Within
 }
 
-// LeafScan returns a scan of the rows that Next, or if not forward Prev, would reach without
-// leaving the leaf. It is valid as long as the cursor.
+// LeafScan returns a scan of the rows within bounds that Next, or if not forward Prev, would reach
+// without leaving the leaf. It is valid as long as the cursor.
 func (c *Cursor) LeafScan(forward bool) LeafScan {
 	if c.positioned {
 		c.startPrefetch(forward)
@@ -29,18 +28,21 @@ func (c *Cursor) LeafScan(forward bool) LeafScan {
 	if forward {
 		s.end, s.step = c.n, 1
 	}
-	if s.within = c.compareEdge(forward) >= 0; !s.within {
-		s.prefetch = leafPrefetch{} // The walk ends in this leaf.
+	if c.compareEdge(forward) < 0 { // The walk ends in this leaf, or with it.
+		s.prefetch = leafPrefetch{}
+		if forward {
+			i, _, _ := leafSearch(c.b, c.n, c.hi)
+			s.end = max(i, c.i+1)
+		} else {
+			i, _, _ := leafSearch(c.b, c.n, c.lo)
+			s.end = min(i, c.i) - 1
+		}
 	}
 	return s
 }
 
 // EndScan moves the cursor of the scan to the row before the scan's current row.
 func (c *Cursor) EndScan(s LeafScan) { c.i, c.prefetch = s.i-s.step, s.prefetch }
-
-// Within reports whether the separators prove that all further rows of the scan are within the
-// cursor's bounds. They prove nothing about the last leaf.
-func (s *LeafScan) Within() bool { return s.within }
 
 // Next moves to the next row. After it has returned false it must not be called again.
 func (s *LeafScan) Next() bool {

@@ -125,6 +125,14 @@ func BenchmarkCalls(b *testing.B) {
 			}
 			return tx.Err()
 		})
+		upper := make([]byte, 16)
+		run("range of 100 rows in bounds", func() error {
+			lower := anyKey()
+			binary.BigEndian.PutUint64(upper[8:], binary.BigEndian.Uint64(lower[8:])+100)
+			for range tx.Scan(kv.ScanOptions{Lower: lower, Upper: upper}) {
+			}
+			return tx.Err()
+		})
 		c := tx.Cursor()
 		run("cursor that seeks", func() error {
 			c.Seek(anyKey())

@@ -105,8 +105,8 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 // stopsRanges says that the next step of any range returns an error.
 func (tx *Tx) stopsRanges() bool { return tx.hasEnded() || tx.dead }
 
-// scanLeaf yields the rows behind the cursor's in the same leaf, up to the first one that is expired,
-// large or out of bounds. It leaves the cursor on the last row that it yielded, unless the
+// scanLeaf yields the rows behind the cursor's in the same leaf, up to the first one that is expired
+// or large. It leaves the cursor on the last row that it yielded, unless the
 // transaction has ended meanwhile. n counts the rows so far. It says whether yield wants more. body
 // is true while yield runs.
 func (c *Cursor) scanLeaf(
@@ -114,14 +114,13 @@ func (c *Cursor) scanLeaf(
 ) (more bool) {
 	tx := c.v.tx
 	rest := c.inner.LeafScan(forward)
-	within := rest.Within()
 	now := int64(math.MinInt64)
 	if c.timed {
 		now = tx.instant()
 	}
 	for *n != limit && rest.Next() {
 		key, value, tag, whole := rest.Row()
-		if !whole || tag != 0 && (tag < 0 || ttl.Expired(now, tag)) || !within && !c.contains(key) {
+		if !whole || tag != 0 && (tag < 0 || ttl.Expired(now, tag)) {
 			break
 		}
 		if c.keysOnly {
@@ -139,11 +138,6 @@ func (c *Cursor) scanLeaf(
 	}
 	c.inner.EndScan(rest)
 	return true
-}
-
-// contains says whether a key is within bounds.
-func (c *Cursor) contains(key []byte) bool {
-	return (c.lo == nil || bytes.Compare(key, c.lo) >= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0)
 }
 
 // bound sets the bounds of c to those of o, copied.
