@@ -95,6 +95,20 @@ func overflowAt(b []byte, s cellPos) pager.Ref {
 	return pager.Ref{Pgid: pager.Pgid(ld64(b, v)), Epoch: pager.Epoch(ld32(b, v+8))}
 }
 
+// overflowCells visits the cells of a leaf with overflow values: their indexes, and the references to
+// the values and their sizes.
+func overflowCells(b []byte, n int, visit func(i int, ref pager.Ref, size int) error) error {
+	for i := range n {
+		s := cellPosOf(b, n, i)
+		if info := infoAt(b, s); info&infoOverflow != 0 {
+			if err := visit(i, overflowAt(b, s), int(info&infoSize)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func setOverflowAt(b []byte, s cellPos, ref pager.Ref) {
 	v := valueOffset(b, s)
 	binary.LittleEndian.PutUint64(b[v:], uint64(ref.Pgid))

@@ -134,29 +134,19 @@ func (c *walker) leaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (overflow b
 	if hi != nil && bytes.Compare(leafKey(b, n, n-1), hi) >= 0 {
 		c.found(ref, "key %d is not below the next separator in the page above", n-1)
 	}
-	for i := range n {
-		s := cellPosOf(b, n, i)
-		info := infoAt(b, s)
-		if info&infoOverflow == 0 {
-			continue
-		}
+	err = overflowCells(b, n, func(i int, x pager.Ref, size int) error {
 		overflow = true
-		x, size := overflowAt(b, s), int(info&infoSize)
 		if x.Epoch > ref.Epoch {
 			c.found(ref, "the value of cell %d, page %d, is of epoch %d, newer than its leaf's %d",
 				i, x.Pgid, x.Epoch, ref.Epoch)
 		}
-		if err := c.visit(x, int(pager.ExtentPages(size, len(b)))); err != nil {
-			if errors.Is(err, ErrSkip) {
-				continue
-			}
-			return overflow, err
+		if err := c.visit(x, int(pager.ExtentPages(size, len(b)))); errors.Is(err, ErrSkip) {
+			return nil
+		} else if err != nil {
+			return err
 		}
-		if _, err := c.r.Extent(x, size); err != nil {
-			if err := c.damaged(x, err); err != nil {
-				return overflow, err
-			}
-		}
-	}
-	return overflow, nil
+		_, err := c.r.Extent(x, size)
+		return c.damaged(x, err)
+	})
+	return overflow, err
 }

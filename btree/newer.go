@@ -62,17 +62,10 @@ func (n *newer) extents(b []byte, rows int) error {
 	if !leafHasOverflow(b, rows) {
 		return nil
 	}
-	for i := range rows {
-		s := cellPosOf(b, rows, i)
-		info := infoAt(b, s)
-		if info&infoOverflow == 0 {
-			continue
+	return overflowCells(b, rows, func(_ int, ref pager.Ref, size int) error {
+		if ref.Epoch <= n.since {
+			return nil
 		}
-		if x := overflowAt(b, s); x.Epoch > n.since {
-			if err := n.visit(x, pager.ExtentPages(int(info&infoSize), len(b))); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+		return n.visit(ref, pager.ExtentPages(size, len(b)))
+	})
 }

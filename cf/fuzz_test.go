@@ -68,7 +68,8 @@ func FuzzCatalog(f *testing.F) {
 		tx := withEntry(t, name, entry)
 		fine := func(err error) {
 			t.Helper()
-			for _, may := range []error{nil, badfile.ErrCorrupt, ErrVersion, ErrNotFound, ErrName, ErrReserved, ErrExists, ErrOptions} {
+			for _, may := range []error{nil, badfile.ErrCorrupt, ErrVersion, ErrNotFound, ErrName,
+				ErrReserved, ErrExists, ErrOptions} {
 				if errors.Is(err, may) {
 					return
 				}

@@ -82,14 +82,17 @@ func TestWorkloadsMakeTheSameTraceEachTime(t *testing.T) {
 
 func TestCasesAreSpeltAndReadAlike(t *testing.T) {
 	for _, line := range []string{
-		"one put.0 big.1", "random:5:200 | 17 reorder keep=1-3", "busy+direct ckpt.zz | fault gate 3 | 17 kill all | 4 none keep=",
-		"empty | recovery read 4 sticky | 17 kill all", "empty | ignore wal.(*syncer).writeGroup#2, fault short-error 2 | 3 none keep=",
+		"one put.0 big.1", "random:5:200 | 17 reorder keep=1-3",
+		"busy+direct ckpt.zz | fault gate 3 | 17 kill all | 4 none keep=",
+		"empty | recovery read 4 sticky | 17 kill all",
+		"empty | ignore wal.(*syncer).writeGroup#2, fault short-error 2 | 3 none keep=",
 	} {
 		c, err := ParseCase(line)
 		require.NoError(t, err, line)
 		require.Equal(t, line, c.String())
 	}
-	for _, line := range []string{"", "nowhere put.0", "one put", "one put.0 | 1 none | what is this", "one nothing.3"} {
+	for _, line := range []string{"", "nowhere put.0", "one put",
+		"one put.0 | 1 none | what is this", "one nothing.3"} {
 		_, err := ParseCase(line)
 		require.Error(t, err, line)
 	}

@@ -60,14 +60,25 @@ func TestJudgeOfHistories(t *testing.T) {
 		{"a_lost_update", func(h *History) { h.Events[2].Reads[0].Value = 0 }, "key 0 is 0, want 7"},
 		{"a_number_twice", func(h *History) { h.Events[4].Seq = 3 }, "where 4 belongs"},
 		{"a_number_left_out", func(h *History) { h.Events[4].Seq = 5 }, "where 4 belongs"},
-		{"a_stale_read", func(h *History) { h.Events[5] = Event{Begin: 12, End: 13, Seq: 3, Reads: []Access{{1, 9}}} }, "after state 4"},
-		{"a_commit_before_its_time", func(h *History) { h.Events[2].Begin, h.Events[2].End = 0, 1; h.Events[0].Begin = 2 }, "after state 3"},
-		{"a_read_of_the_future", func(h *History) { h.Events[1] = Event{Begin: 2, End: 3, Seq: 3} }, "which was begun at 5"},
+		{"a_stale_read", func(h *History) {
+			h.Events[5] = Event{Begin: 12, End: 13, Seq: 3,
+				Reads: []Access{{1, 9}}}
+		}, "after state 4"},
+		{"a_commit_before_its_time", func(h *History) {
+			h.Events[2].Begin, h.Events[2].End = 0,
+				1
+			h.Events[0].Begin = 2
+		}, "after state 3"},
+		{"a_read_of_the_future", func(h *History) { h.Events[1] = Event{Begin: 2, End: 3, Seq: 3} },
+			"which was begun at 5"},
 		{"a_state_that_no_client_made", func(h *History) { h.Events[5].Seq = 9 }, "no client made"},
 		{"a_durable_commit_lost", func(h *History) { h.Recovered = 2 }, "knew of commit 3"},
 		{"a_relaxed_commit_lost_by_a_kill", func(h *History) { h.Killed = true }, "knew of commit 4"},
 		{"a_commit_from_nowhere", func(h *History) { h.Recovered = 5 }, "anybody began is 4"},
-		{"older_after_the_crash", func(h *History) { h.Events[6] = Event{Begin: 101, End: 102, Seq: 2, Reads: []Access{{1, 0}}} }, "after state 3"},
+		{"older_after_the_crash", func(h *History) {
+			h.Events[6] = Event{Begin: 101, End: 102,
+				Seq: 2, Reads: []Access{{1, 0}}}
+		}, "after state 3"},
 		{"undone_after_the_crash", func(h *History) { h.Events[8].Reads[1].Value = 0 }, "key 1 is 0, want 9"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -93,7 +93,8 @@ func randomHostile(rnd *rand.Rand, shapes int) []byte {
 func randomForgery(rnd *rand.Rand, shapes int) []byte {
 	in := []byte{byte(rnd.IntN(shapes)), mendPages | mendRecords | mendSegments}
 	for range 1 + rnd.IntN(3) {
-		value := []uint64{0, 1, 2, 3, 255, 4096, 1<<16 - 1, 1 << 31, 1<<32 - 1, 1 << 44, 1 << 47, 1 << 48, 1<<62 - 1, 1 << 63, 1<<64 - 1, rnd.Uint64(), rnd.Uint64()}[rnd.IntN(17)]
+		value := []uint64{0, 1, 2, 3, 255, 4096, 1<<16 - 1, 1 << 31, 1<<32 - 1, 1 << 44, 1 << 47,
+			1 << 48, 1<<62 - 1, 1 << 63, 1<<64 - 1, rnd.Uint64(), rnd.Uint64()}[rnd.IntN(17)]
 		way := byte(rnd.IntN(forgeWays))
 		if way != forgeSet {
 			value = rnd.Uint64()
@@ -145,7 +146,8 @@ func TestFieldsAreOfAllClasses(t *testing.T) {
 		}
 	}
 	for _, class := range []string{
-		"pgid", "epoch", "kind", "level", "count", "size", "bits", "ref", "flags", "pages", "lsn", "depth", "rows", "tree", "seq", "time", "place", "head",
+		"pgid", "epoch", "kind", "level", "count", "size", "bits", "ref", "flags", "pages", "lsn",
+		"depth", "rows", "tree", "seq", "time", "place", "head",
 		"klen", "vinfo", "salt", "byte",
 	} {
 		require.Greater(t, classes[class], 3, class)

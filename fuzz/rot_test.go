@@ -164,7 +164,8 @@ func TestLinesOfRotReplay(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, f)
 	}
-	for _, line := range []string{"", "tree app.ebb", "tree app.ebb melt 1 1", "tree app.ebb flip 1 1 1", "tree app.ebb flip 01 1"} {
+	for _, line := range []string{"", "tree app.ebb", "tree app.ebb melt 1 1",
+		"tree app.ebb flip 1 1 1", "tree app.ebb flip 01 1"} {
 		_, err := ParseRot(line)
 		require.Error(t, err, line)
 	}
@@ -172,7 +173,8 @@ func TestLinesOfRotReplay(t *testing.T) {
 	require.Error(t, err)
 	for _, line := range []string{
 		"oak app.ebb flip 1 1", "tree app.ebb-wal-000001 flip 1 1", "tree app.ebb flip -1 0", "tree app.ebb flip 1 8",
-		"tree app.ebb cut 99999999 0", "tree app.ebb write 1 9999", "tree app.ebb old 3 99", "tree - mix 99 0", "tree app.ebb grow 0 0",
+		"tree app.ebb cut 99999999 0", "tree app.ebb write 1 9999", "tree app.ebb old 3 99",
+		"tree - mix 99 0", "tree app.ebb grow 0 0",
 	} {
 		_, err := ReplayRot(line)
 		require.Error(t, err, line)

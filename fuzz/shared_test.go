@@ -52,7 +52,8 @@ func (s *sharers) run(n int) error {
 		done.Go(func() {
 			ids <- goroutineID()
 			for range n {
-				if errs[id] = errors.Join(s.count(sharedKey(id), &s.own[id]), s.count(commonKey, nil)); errs[id] != nil {
+				if errs[id] = errors.Join(s.count(sharedKey(id), &s.own[id]),
+					s.count(commonKey, nil)); errs[id] != nil {
 					return
 				}
 			}
@@ -187,8 +188,10 @@ func (s *sharers) crash(t *testing.T, begun, n int, rnd *rand.Rand) (images int)
 	require.NoError(t, s.db.Close())
 	for range 12 {
 		at := begun + rnd.IntN(end-begun+1)
-		for _, profile := range []crashfs.Profile{crashfs.None, crashfs.Kill, crashfs.Prefix, crashfs.Reorder, crashfs.Torn512} {
-			for im := range s.disk.Images(crashfs.ImageOptions{Profiles: profile, From: at, To: at + 1, Random: 4, Seed: rnd.Uint64()}) {
+		for _, profile := range []crashfs.Profile{crashfs.None, crashfs.Kill, crashfs.Prefix,
+			crashfs.Reorder, crashfs.Torn512} {
+			for im := range s.disk.Images(crashfs.ImageOptions{Profiles: profile, From: at, To: at +
+				1, Random: 4, Seed: rnd.Uint64()}) {
 				images++
 				require.NoError(t, s.judge(im, at, n))
 				if profile != crashfs.Reorder {

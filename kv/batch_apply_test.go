@@ -106,7 +106,12 @@ func TestBatchIsLoggedWhileItIsApplied(t *testing.T) {
 		"of_another_family":      {want: 1, make: twentyOf("plain")},
 		"where_a_key_expires":    {make: twentyOf("timed")},
 		"that_expire_by_default": {want: 1, make: twentyOf("usual")},
-		"of_two_families":        {make: func(db *kv.DB) *kv.Batch { b := puts(db, 20); twenty(b.CF("timed")); return b }},
+		"of_two_families": {make: func(db *kv.DB) *kv.Batch {
+			b := puts(db,
+				20)
+			twenty(b.CF("timed"))
+			return b
+		}},
 		"with_an_expiry": {make: func(db *kv.DB) *kv.Batch {
 			b := puts(db, 20)
 			b.PutTTL([]byte("k"), nil, time.Hour)

@@ -169,7 +169,10 @@ func afterEnd(name string) func(t *testing.T, k *kept, got []reflect.Value, want
 		"Tx.CF": func(t *testing.T, k *kept, got []reflect.Value, want error) {
 			callAll(t, got[0].Interface(), k, want)
 		},
-		"CF.Name":      func(t *testing.T, _ *kept, got []reflect.Value, _ error) { require.NotEmpty(t, got[0].String()) },
+		"CF.Name": func(t *testing.T, _ *kept, got []reflect.Value,
+			_ error) {
+			require.NotEmpty(t, got[0].String())
+		},
 		"Tx.GetAppend": onlyDst,
 		"CF.GetAppend": onlyDst,
 		"Tx.Cursor":    newCursor,
@@ -293,11 +296,17 @@ func TestRangeThatIsPulledBeyondTheEndStops(t *testing.T) {
 		for _, writable := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/writable_%v", end.name, writable), func(t *testing.T) {
 				for name, rangeOver := range map[string]func(tx *kv.Tx) (next func() bool, stop func()){
-					"all":       func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.All()) },
-					"prefix":    func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.CF("f").Prefix([]byte{})) },
-					"keys_only": func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.Scan(kv.ScanOptions{KeysOnly: true})) },
-					"reverse":   func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.Scan(kv.ScanOptions{Reverse: true})) },
-					"expiring":  func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.Expiring(time.Time{})) },
+					"all":    func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.All()) },
+					"prefix": func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.CF("f").Prefix([]byte{})) },
+					"keys_only": func(tx *kv.Tx) (func() bool,
+						func()) {
+						return pulled(tx.Scan(kv.ScanOptions{KeysOnly: true}))
+					},
+					"reverse": func(tx *kv.Tx) (func() bool,
+						func()) {
+						return pulled(tx.Scan(kv.ScanOptions{Reverse: true}))
+					},
+					"expiring": func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.Expiring(time.Time{})) },
 				} {
 					t.Run(name, func(t *testing.T) {
 						var kept *kv.Tx
@@ -346,8 +355,11 @@ func afterClose(name string) func(t *testing.T, got []reflect.Value) {
 			}
 			require.Equal(t, []string{"closed"}, kinds)
 		},
-		"DB.CF":            func(t *testing.T, got []reflect.Value) { callClosed(t, got[0].Interface()) },
-		"DB.NewBatch":      func(t *testing.T, got []reflect.Value) { require.Zero(t, got[0].Interface().(*kv.Batch).Len()) },
+		"DB.CF": func(t *testing.T, got []reflect.Value) { callClosed(t, got[0].Interface()) },
+		"DB.NewBatch": func(t *testing.T,
+			got []reflect.Value) {
+			require.Zero(t, got[0].Interface().(*kv.Batch).Len())
+		},
 		"Family.Name":      func(t *testing.T, got []reflect.Value) { require.Equal(t, "f", got[0].String()) },
 		"DB.GetAppend":     onlyDstClosed,
 		"Family.GetAppend": onlyDstClosed,

@@ -43,7 +43,8 @@ func TestNamesAreExportedAsListed(t *testing.T) {
 // exported lists the exported names of a package, a line each.
 func exported(t *testing.T, dir string) []string {
 	t.Helper()
-	l := &lister{t: t, fset: token.NewFileSet(), types: map[string]*ast.TypeSpec{}, methods: map[string][]*ast.FuncDecl{}}
+	l := &lister{t: t, fset: token.NewFileSet(), types: map[string]*ast.TypeSpec{},
+		methods: map[string][]*ast.FuncDecl{}}
 	names, err := fs.Glob(os.DirFS(dir), "*.go")
 	require.NoError(t, err)
 	for _, name := range names {

@@ -60,9 +60,12 @@ func TestForgedStoresAreRefusedWithNumbers(t *testing.T) {
 		want  error
 		says  []string
 	}{
-		{"newer_version", forged(good, metaVersion, 77), kv.Options{}, kv.ErrVersion, []string{"77", fmt.Sprint(pager.FormatVersion)}},
-		{"older_version", forged(good, metaVersion, 1), kv.Options{}, kv.ErrVersion, []string{"version 1", fmt.Sprint(pager.FormatVersion)}},
-		{"unknown_feature", forged(good, metaRequired, 1<<40), kv.Options{}, kv.ErrVersion, []string{"0x10000000000", "0x1"}},
+		{"newer_version", forged(good, metaVersion, 77), kv.Options{}, kv.ErrVersion,
+			[]string{"77", fmt.Sprint(pager.FormatVersion)}},
+		{"older_version", forged(good, metaVersion, 1), kv.Options{}, kv.ErrVersion,
+			[]string{"version 1", fmt.Sprint(pager.FormatVersion)}},
+		{"unknown_feature", forged(good, metaRequired, 1<<40), kv.Options{}, kv.ErrVersion,
+			[]string{"0x10000000000", "0x1"}},
 		{"page_size_that_cannot_be", forged(good, metaPageSize, 5000), kv.Options{}, kv.ErrCorrupt, nil},
 		{"page_size_of_another_store", forged(good, metaPageSize, 8192), kv.Options{}, kv.ErrCorrupt, nil},
 		{"unknown_flag", forged(good, metaFlags, 0x80), kv.Options{}, kv.ErrCorrupt, nil},

@@ -296,7 +296,8 @@ func TestErrorContract(t *testing.T) {
 		open func(t *testing.T, fs *brokenFS) subject
 		want func(w want) error
 	}{
-		{"healthy", func(t *testing.T, fs *brokenFS) subject { return open(t, fs, nil) }, func(w want) error { return w.healthy }},
+		{"healthy", func(t *testing.T, fs *brokenFS) subject { return open(t, fs, nil) },
+			func(w want) error { return w.healthy }},
 		{"read_only", func(t *testing.T, fs *brokenFS) subject {
 			return open(t, fs, &kv.Options{ReadOnly: true})
 		}, func(w want) error { return w.readOnly }},

@@ -19,24 +19,34 @@ import (
 
 // retiredNames are identifiers of a private dialect, each with the standard term that took its place.
 var retiredNames = map[string]string{
-	"scout": "prefetcher", "hand": "pageWriter", "hands": "parallelApplier", "summon": "startWorkers", "lend": "joinJob",
-	"foretell": "encodeRedo", "Foretell": "EncodeRedo", "foretold": "encoded", "LogAhead": "SubmitLog", "MayLogAhead": "CanSubmitLog",
+	"scout": "prefetcher", "hand": "pageWriter", "hands": "parallelApplier",
+	"summon": "startWorkers", "lend": "joinJob",
+	"foretell": "encodeRedo", "Foretell": "EncodeRedo", "foretold": "encoded",
+	"LogAhead": "SubmitLog", "MayLogAhead": "CanSubmitLog",
 	"takeBack": "revoke", "giveWay": "throttle", "awaitSeen": "waitVisible", "unsettled": "hasUnsyncedSegments",
 	"awaitsSettling": "waitsForSegmentSync", "putter": "insertOp", "cutter": "rangeDeleter", "mover": "relocator",
 	"loose": "detachedCell", "spot": "cellPos", "lookahead": "leafPrefetch",
 	"Keeper": "UndoWriter", "stash": "undoBuffer", "distrust": "invalidateVerified", "doubts": "verifyGeneration",
 	"letGo": "dropFromPageCache", "garbage": "deadRanges", "Backlog": "BackgroundSync", "relief": "frameReclaimer",
 	"relieved": "framesAvailable", "crew": "waitGroup", "reap": "reclaimFreed", "rising": "ascendingRun",
-	"asPlainPut": "fastDecodePut", "shot": "writeRequest", "shots": "oneShot", "shoot": "submit", "allAlone": "runSeparately",
-	"inDoubt": "markUnknown", "alike": "sameKind", "doomed": "purgeBatch", "Swept": "PurgeStats", "teller": "expireNotifier",
+	"asPlainPut": "fastDecodePut", "shot": "writeRequest", "shots": "oneShot", "shoot": "submit",
+	"allAlone": "runSeparately",
+	"inDoubt":  "markUnknown", "alike": "sameKind", "doomed": "purgeBatch", "Swept": "PurgeStats",
+	"teller": "expireNotifier",
 	"begin0": "initStore", "fence": "invalidateStaleMeta", "sameEnd": "checkSameCommit", "retried": "isRetry",
-	"leftovers": "removeObsolete", "Ways": "PathHints", "bend": "invalidate", "bent": "invalid", "Finger": "InsertCursor",
-	"finger": "insertCursor", "trail": "path", "Launch": "SubmitWrite", "Launched": "PendingWrite", "flight": "inflightWrite",
-	"flying": "inflight", "depart": "startWrite", "dismiss": "finishWrite", "grounded": "freeInflight", "straight": "directIO",
+	"leftovers": "removeObsolete", "Ways": "PathHints", "bend": "invalidate", "bent": "invalid",
+	"Finger": "InsertCursor",
+	"finger": "insertCursor", "trail": "path", "Launch": "SubmitWrite", "Launched": "PendingWrite",
+	"flight": "inflightWrite",
+	"flying": "inflight", "depart": "startWrite", "dismiss": "finishWrite",
+	"grounded": "freeInflight", "straight": "directIO",
 	"witness": "durabilityEvidence", "joint": "segmentLink", "strangers": "foreign",
-	"Refers": "AddExternalRef", "owed": "unsyncedRefs", "Strike": "TryFree", "Promise": "OfferReusable", "Unmet": "Cold",
-	"sparing": "directRead", "Patchable": "CanDelta", "PatchBeside": "NewDelta", "laid": "leafRunPages", "mayLay": "canAppendLeafRun",
-	"proveFreed": "validateFreed", "prove": "verify", "freedRun": "deferredFree", "hollow": "empty", "rooms": "packages", "cupboards": "leaf packages",
+	"Refers": "AddExternalRef", "owed": "unsyncedRefs", "Strike": "TryFree",
+	"Promise": "OfferReusable", "Unmet": "Cold",
+	"sparing": "directRead", "Patchable": "CanDelta", "PatchBeside": "NewDelta",
+	"laid": "leafRunPages", "mayLay": "canAppendLeafRun",
+	"proveFreed": "validateFreed", "prove": "verify", "freedRun": "deferredFree", "hollow": "empty",
+	"rooms": "packages", "cupboards": "leaf packages",
 }
 
 // retiredProse are words of the dialect in comments and documents, and persons as the subject where a component acts.
@@ -56,7 +66,8 @@ func sources(t *testing.T, visit func(path string, text string), extensions ...s
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "run" || d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && path != root):
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "run" || d.Name() == "bin" ||
+			strings.HasPrefix(d.Name(), ".") && path != root):
 			return filepath.SkipDir
 		case d.IsDir() || !slices.Contains(extensions, filepath.Ext(path)):
 			return nil
@@ -73,7 +84,8 @@ func sources(t *testing.T, visit func(path string, text string), extensions ...s
 	return files
 }
 
-// TestNamesAreOfTheField: the code once had a vocabulary of its own that no engineer could search for. Its words do not come
+// TestNamesAreOfTheField: the code once had a vocabulary of its own that no engineer could search
+// for. Its words do not come
 // back as identifiers.
 func TestNamesAreOfTheField(t *testing.T) {
 	racetest.OneGoroutine(t)
@@ -85,7 +97,8 @@ func TestNamesAreOfTheField(t *testing.T) {
 		check := func(id *ast.Ident) {
 			declared++
 			if better, retired := retiredNames[id.Name]; retired {
-				t.Errorf("%s: the name %s is retired: %s, or another standard term", fset.Position(id.Pos()), id.Name, better)
+				t.Errorf("%s: the name %s is retired: %s, or another standard term",
+					fset.Position(id.Pos()), id.Name, better)
 			}
 		}
 		ast.Inspect(file, func(n ast.Node) bool {

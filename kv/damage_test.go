@@ -184,7 +184,8 @@ func damagedFamily(t *testing.T, tx *kv.Tx, name string, all map[string]string,
 	}
 	if name == "default" {
 		for _, key := range keys { // Some stand at the edge of a page, behind which a range looks for its end.
-			for _, o := range []kv.ScanOptions{{Upper: []byte(key), KeysOnly: true}, {Lower: []byte(key), KeysOnly: true, Reverse: true}} {
+			for _, o := range []kv.ScanOptions{{Upper: []byte(key), KeysOnly: true},
+				{Lower: []byte(key), KeysOnly: true, Reverse: true}} {
 				lost = nil
 				for range tx.CF(name).Scan(o) {
 				}

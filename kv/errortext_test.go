@@ -48,15 +48,21 @@ func TestErrorsSayNothingTwice(t *testing.T) {
 
 // sentinels are the errors of kv/errors.go.
 var sentinels = map[string]error{
-	"ErrNotFound": kv.ErrNotFound, "ErrKeyEmpty": kv.ErrKeyEmpty, "ErrKeyTooLarge": kv.ErrKeyTooLarge, "ErrValueTooLarge": kv.ErrValueTooLarge,
+	"ErrNotFound": kv.ErrNotFound, "ErrKeyEmpty": kv.ErrKeyEmpty,
+	"ErrKeyTooLarge": kv.ErrKeyTooLarge, "ErrValueTooLarge": kv.ErrValueTooLarge,
 	"ErrTxnTooLarge": kv.ErrTxnTooLarge, "ErrKeyOrder": kv.ErrKeyOrder, "ErrInvalidOptions": kv.ErrInvalidOptions,
-	"ErrInvalidPath": kv.ErrInvalidPath, "ErrCFExists": kv.ErrCFExists, "ErrCFNotFound": kv.ErrCFNotFound, "ErrCFNotEmpty": kv.ErrCFNotEmpty,
-	"ErrCFName": kv.ErrCFName, "ErrCFReserved": kv.ErrCFReserved, "ErrCFDropped": kv.ErrCFDropped, "ErrReadOnlyTxn": kv.ErrReadOnlyTxn,
-	"ErrReadOnlyDB": kv.ErrReadOnlyDB, "ErrTxnDone": kv.ErrTxnDone, "ErrManagedTxn": kv.ErrManagedTxn, "ErrNotCounter": kv.ErrNotCounter,
-	"ErrInvalidTTL": kv.ErrInvalidTTL, "ErrSavepoint": kv.ErrSavepoint, "ErrTxnsOpen": kv.ErrTxnsOpen, "ErrClosed": kv.ErrClosed,
+	"ErrInvalidPath": kv.ErrInvalidPath, "ErrCFExists": kv.ErrCFExists,
+	"ErrCFNotFound": kv.ErrCFNotFound, "ErrCFNotEmpty": kv.ErrCFNotEmpty,
+	"ErrCFName": kv.ErrCFName, "ErrCFReserved": kv.ErrCFReserved, "ErrCFDropped": kv.ErrCFDropped,
+	"ErrReadOnlyTxn": kv.ErrReadOnlyTxn,
+	"ErrReadOnlyDB":  kv.ErrReadOnlyDB, "ErrTxnDone": kv.ErrTxnDone,
+	"ErrManagedTxn": kv.ErrManagedTxn, "ErrNotCounter": kv.ErrNotCounter,
+	"ErrInvalidTTL": kv.ErrInvalidTTL, "ErrSavepoint": kv.ErrSavepoint,
+	"ErrTxnsOpen": kv.ErrTxnsOpen, "ErrClosed": kv.ErrClosed,
 	"ErrLocked": kv.ErrLocked, "ErrNoSpace": kv.ErrNoSpace, "ErrNotDatabase": kv.ErrNotDatabase,
-	"ErrVersion": kv.ErrVersion, "ErrCorrupt": kv.ErrCorrupt, "ErrFailed": kv.ErrFailed, "ErrCommitUnknown": kv.ErrCommitUnknown,
-	"ErrFileReplaced": kv.ErrFileReplaced,
+	"ErrVersion": kv.ErrVersion, "ErrCorrupt": kv.ErrCorrupt, "ErrFailed": kv.ErrFailed,
+	"ErrCommitUnknown": kv.ErrCommitUnknown,
+	"ErrFileReplaced":  kv.ErrFileReplaced,
 }
 
 // innerName is the name of a package of this module inside of an error.

@@ -344,17 +344,38 @@ func TestOptionThatDoesNotComeBack(t *testing.T) {
 				return &kv.Options{Events: &kv.Events{Checkpoint: func(int, time.Duration, error) { body() }}}
 			},
 			"Events.Purge": func(body func()) *kv.Options {
-				return &kv.Options{Events: &kv.Events{Purge: func(string, kv.PurgeResult, time.Duration, error) { body() }}}
+				return &kv.Options{Events: &kv.Events{Purge: func(string, kv.PurgeResult,
+					time.Duration, error) {
+					body()
+				}}}
 			},
 		} {
 			for call, do := range map[string]func(db *kv.DB) error{
-				"Get":        func(db *kv.DB) error { _, err := db.CF("f").Get([]byte("due-001")); return err },
-				"View":       func(db *kv.DB) error { return db.View(func(tx *kv.Tx) error { _, err := tx.Get(small); return err }) },
-				"Put":        func(db *kv.DB) error { return db.Put([]byte("k"), nil) },
-				"Update":     func(db *kv.DB) error { return db.Update(putMany(defaultCF, "u", 10)) },
-				"Apply":      func(db *kv.DB) error { b := db.NewBatch(); b.Put([]byte("k"), nil); return db.Apply(t.Context(), b) },
-				"Purge":      func(db *kv.DB) error { _, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{}); return err },
-				"Checkpoint": func(db *kv.DB) error { return errors.Join(db.Put([]byte("k"), nil), db.Checkpoint(t.Context())) },
+				"Get": func(db *kv.DB) error { _, err := db.CF("f").Get([]byte("due-001")); return err },
+				"View": func(db *kv.DB) error {
+					return db.View(func(tx *kv.Tx) error {
+						_,
+							err := tx.Get(small)
+						return err
+					})
+				},
+				"Put":    func(db *kv.DB) error { return db.Put([]byte("k"), nil) },
+				"Update": func(db *kv.DB) error { return db.Update(putMany(defaultCF, "u", 10)) },
+				"Apply": func(db *kv.DB) error {
+					b := db.NewBatch()
+					b.Put([]byte("k"),
+						nil)
+					return db.Apply(t.Context(), b)
+				},
+				"Purge": func(db *kv.DB) error {
+					_,
+						err := db.PurgeExpired(t.Context(), kv.PurgeOptions{})
+					return err
+				},
+				"Checkpoint": func(db *kv.DB) error {
+					return errors.Join(db.Put([]byte("k"), nil),
+						db.Checkpoint(t.Context()))
+				},
 			} {
 				if racetest.Quick() && way == "goexit" && call != "Update" {
 					continue

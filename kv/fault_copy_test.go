@@ -229,7 +229,8 @@ func openCopy(t *testing.T, fsys vfs.FS, states map[uint64]string, why string) (
 	return err == nil
 }
 
-// mixedStore is one store at three times: closed, killed with commits in its log, and killed again after checkpoints that
+// mixedStore is one store at three times: closed, killed with commits in its log, and killed again
+// after checkpoints that
 // have cut the log.
 type mixedStore struct{ clean, early, late files }
 
@@ -312,7 +313,8 @@ func TestALogOfAnotherStoreIsNeitherReplayedNorRemoved(t *testing.T) {
 						continue // Without a log it is the main file alone; two times of one store are below.
 					}
 					for _, readOnly := range []bool{false, true} {
-						name := fmt.Sprintf("main_%c_%s/log_%c_%s/read_only_%t", 'A'+main, mainAt, 'A'+log, logAt, readOnly)
+						name := fmt.Sprintf("main_%c_%s/log_%c_%s/read_only_%t", 'A'+main, mainAt,
+							'A'+log, logAt, readOnly)
 						t.Run(name, func(t *testing.T) {
 							mixed := mainFiles.with(logFiles)
 							requireForeign(t, mixed, mainFiles.idOf(), logFiles.idOf(), readOnly)
@@ -351,7 +353,8 @@ func TestWhatIsNoSegmentGoesBesideAMainFile(t *testing.T) {
 	s := makeMixed(t, 3<<32)
 	last := slices.Max(slices.Collect(maps.Keys(s.early)))
 	for name, b := range map[string][]byte{
-		"empty": {}, "zeros": make([]byte, 16<<10), "cut_header": s.early[last][:60], "an_older_one_of_its_own": s.early[last],
+		"empty": {}, "zeros": make([]byte, 16<<10), "cut_header": s.early[last][:60],
+		"an_older_one_of_its_own": s.early[last],
 	} {
 		t.Run(name, func(t *testing.T) {
 			closed := files{mainFile: closedFrom(t, s.late)[mainFile]}
@@ -386,7 +389,8 @@ func closedFrom(t *testing.T, killed files) files {
 func TestMainFileAndLogOfTwoTimesSayWhatToDo(t *testing.T) {
 	s := makeMixed(t, 4<<32)
 	clean := closedFrom(t, s.late)
-	older := []string{"older copy of " + mainFile + " beside a newer log", "move all files " + mainFile + "-wal-* away", "put back the " + mainFile}
+	older := []string{"older copy of " + mainFile + " beside a newer log", "move all files " +
+		mainFile + "-wal-* away", "put back the " + mainFile}
 	newer := []string{"older log", "beside a newer " + mainFile, "Put back the files " + mainFile + "-wal-*"}
 	for _, test := range []struct {
 		name  string

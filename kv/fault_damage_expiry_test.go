@@ -42,7 +42,8 @@ func TestStaleExpiryRowAloneIsRemoved(t *testing.T) {
 // end.
 func TestIndexRowsOfLostDataRowsAreRemoved(t *testing.T) {
 	const lost = 5
-	for name, o := range map[string]kv.PurgeOptions{"limit": {Limit: 1}, "batch": {Batch: 1}, "large_batch": {Batch: 2}, "all": {}} {
+	for name, o := range map[string]kv.PurgeOptions{"limit": {Limit: 1}, "batch": {Batch: 1},
+		"large_batch": {Batch: 2}, "all": {}} {
 		t.Run(name, func(t *testing.T) {
 			db, clock := openClock(t, kv.Options{})
 			fillTTL(t, db, lost+1, time.Second)

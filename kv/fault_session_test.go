@@ -55,7 +55,8 @@ func checkpoint(s *session) error { return s.db.Checkpoint(context.Background())
 func putMany(family, prefix string, n int) func(tx *kv.Tx) error {
 	return func(tx *kv.Tx) error {
 		for i := range n {
-			if err := tx.CF(family).Put(fmt.Appendf(nil, "%s-%03d", prefix, i), bytes.Repeat([]byte(prefix), 90)); err != nil {
+			if err := tx.CF(family).Put(fmt.Appendf(nil, "%s-%03d", prefix, i),
+				bytes.Repeat([]byte(prefix), 90)); err != nil {
 				return err
 			}
 		}

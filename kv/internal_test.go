@@ -296,7 +296,8 @@ func TestRangeBodyIsOutsideOfTheGuard(t *testing.T) {
 }
 
 func TestPrefixEndsBeforeTheNextKey(t *testing.T) {
-	for p, want := range map[string]string{"": "", "a": "b", "a\xff": "b", "\xff\xff": "", "\xfe\xff": "\xff", "\x00": "\x01"} {
+	for p, want := range map[string]string{"": "", "a": "b", "a\xff": "b", "\xff\xff": "",
+		"\xfe\xff": "\xff", "\x00": "\x01"} {
 		require.Equal(t, want, string(appendAfterPrefix(nil, []byte(p))), "%q", p)
 	}
 }

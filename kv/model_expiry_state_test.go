@@ -100,7 +100,8 @@ func compareFamily(tx *kv.Tx, name string, f *modelFamily, now int64) error {
 		return err
 	}
 	o, err := tx.CFOptions(name)
-	if err := errors.Join(expect("options", err, nil), same("default ttl", o.DefaultTTL.Milliseconds(), f.defaultTTL)); err != nil {
+	if err := errors.Join(expect("options", err, nil),
+		same("default ttl", o.DefaultTTL.Milliseconds(), f.defaultTTL)); err != nil {
 		return err
 	}
 	var live, byExpiry []string

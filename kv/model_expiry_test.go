@@ -126,7 +126,8 @@ func TestScriptsThatFailed(t *testing.T) {
 		// Keys that were noted under the family's name before and after a rename: the eviction
 		// looked for the first name only, and forgot all.
 		"notes_on_both_sides_of_a_rename": {
-			"create a 148 144", "permanent a 15 30", "putttl a 156 159", "expire a 71 114", "clock a 160 104", "begin a 0 1",
+			"create a 148 144", "permanent a 15 30", "putttl a 156 159", "expire a 71 114",
+			"clock a 160 104", "begin a 0 1",
 			"has a 170 12", "rename a 2 0", "getttl b 8 104", "commit a 0 0", "put b 98 44"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,10 @@ func open(fs vfs.FS, path, shown string, opts *Options, tune openhook.Tuning) (*
 	if err := db.guarded(db.initStore); err != nil {
 		return nil, &openError{shown, path, fromBelow(errors.Join(err, store.Close()))}
 	}
-	db.logRecovery()
+	if r := db.recovery; db.log != nil && !r.Clean {
+		db.log.Info("store was not closed cleanly, log replayed",
+			"commits", r.CommitsReplayed, "bytes", r.BytesReplayed, "dropped", r.BytesDropped)
+	}
 	db.auto.start()
 	return db, nil
 }
@@ -156,11 +159,4 @@ func (db *DB) initStore() error {
 		return err
 	}
 	return tx.Commit(txn.Sync)
-}
-
-func (db *DB) logRecovery() {
-	if r := db.recovery; db.log != nil && !r.Clean {
-		db.log.Info("store was not closed cleanly, log replayed",
-			"commits", r.CommitsReplayed, "bytes", r.BytesReplayed, "dropped", r.BytesDropped)
-	}
 }

@@ -167,7 +167,8 @@ func TestLinkThroughLinks(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "other", "deep"), 0o755))
 	platformtest.MayRefuse(t, os.Symlink(filepath.Join("other", "deep"), filepath.Join(dir, "way")), "windows")
 	through := filepath.FromSlash("way/../a.ebb")
-	for name, to := range map[string]string{"relative": through, "absolute": dir + string(filepath.Separator) + through} {
+	for name, to := range map[string]string{"relative": through, "absolute": dir +
+		string(filepath.Separator) + through} {
 		require.NoError(t, os.Symlink(to, filepath.Join(dir, name)))
 	}
 	require.NoError(t, os.Symlink("relative", filepath.Join(dir, "twice")))

@@ -303,8 +303,18 @@ func (tx *Tx) purgeFamilies(
 			partitioned = append(partitioned, f.Name)
 		}
 	}
-	res, purged, err := tx.purgeReported(ctx, list, o)
-	if len(purged) > 0 {
+	stands := tx.db.onExpire == nil && tx.db.onExpireTx == nil && o.OnExpire == nil
+	if !stands { // A key that was reported and stays needs an error, which undoes the whole purge.
+		start := tx.savepoint()
+		defer func() { // after a panic, too
+			if !stands && tx.inner != nil && tx.inner.Err() == nil {
+				err = errors.Join(err, tx.rollbackTo(start))
+				res = PurgeResult{More: true}
+			}
+		}()
+	}
+	res, purged, stopped, err := tx.purgeAll(ctx, list, o)
+	if stands = stands || err == nil || stopped; stands && len(purged) > 0 {
 		tx.onCommit = append(tx.onCommit, func() {
 			for _, s := range purged {
 				tx.db.purged.add(s)
@@ -312,26 +322,6 @@ func (tx *Tx) purgeFamilies(
 		})
 	}
 	return res, partitioned, tx.below(err)
-}
-
-// purgeReported is purgeAll. If keys are reported, an error or a panic undoes the whole purge: a key
-// that was reported and stays needs an error.
-func (tx *Tx) purgeReported(
-	ctx context.Context, list []*cf.Family, o PurgeOptions,
-) (res PurgeResult, purged []purgeStep, err error) {
-	stands := false
-	if tx.db.onExpire != nil || tx.db.onExpireTx != nil || o.OnExpire != nil {
-		start := tx.savepoint()
-		defer func() {
-			if !stands && tx.inner != nil && tx.inner.Err() == nil {
-				err = errors.Join(err, tx.rollbackTo(start))
-				res, purged = PurgeResult{More: true}, nil
-			}
-		}()
-	}
-	res, purged, stopped, err := tx.purgeAll(ctx, list, o)
-	stands = err == nil || stopped
-	return res, purged, err
 }
 
 // purgeAll purges families one after the other, a bounded number of keys at a time. stopped says that

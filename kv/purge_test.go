@@ -71,7 +71,8 @@ func TestPurgeFollowsItsFamily(t *testing.T) {
 	}{
 		"rename": {func(tx *kv.Tx) error { return tx.RenameCF("f", "g") }, due},
 		"rename_and_create": {func(tx *kv.Tx) error {
-			return errors.Join(tx.RenameCF("f", "g"), tx.CreateCF("f", kv.CFOptions{}), tx.CF("f").PutTTL([]byte("k"), nil, 1))
+			return errors.Join(tx.RenameCF("f", "g"), tx.CreateCF("f", kv.CFOptions{}),
+				tx.CF("f").PutTTL([]byte("k"), nil, 1))
 		}, due},
 		"drop": {func(tx *kv.Tx) error { return tx.DropCF("f") }, 1},
 		"drop_and_create": {func(tx *kv.Tx) error {
@@ -268,7 +269,10 @@ func TestProgressOfAPurgeInATransaction(t *testing.T) {
 		"limit_is_all":     {kv.PurgeOptions{Limit: 600}, 1000, []int64{600}, nil},
 		"context":          {kv.PurgeOptions{}, 1, []int64{256}, context.Canceled},
 		"context_at_first": {kv.PurgeOptions{}, 0, nil, context.Canceled},
-		"undone":           {kv.PurgeOptions{OnExpire: func(string, []byte, []byte) error { return errMachine }}, 1000, nil, errMachine},
+		"undone": {kv.PurgeOptions{OnExpire: func(string, []byte,
+			[]byte) error {
+			return errMachine
+		}}, 1000, nil, errMachine},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, clock := openClock(t, kv.Options{})

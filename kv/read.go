@@ -225,21 +225,18 @@ func (v *verbs) CountRange(lo, hi []byte) (rows int64, err error) {
 	if err := v.ready(false); err != nil || v.fam.NoTrees() {
 		return 0, err
 	}
-	if len(hi) > 0 && bytes.Compare(lo, hi) >= 0 {
+	lo, hi = bound(lo), bound(hi)
+	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return 0, nil
 	}
-	tx, data := v.tx.inner, v.fam.Data()
-	end := tx.Rows(data)
-	if len(hi) > 0 {
-		if end, err = tx.Rank(data, hi); err != nil {
-			return 0, v.below(err)
-		}
+	n, err := v.tx.inner.RowsIn(v.fam.Data(), lo, hi)
+	return int64(n), v.below(err)
+}
+
+// bound is a bound of a range as the packages below take it: nil if it is empty.
+func bound(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
 	}
-	begin := uint64(0)
-	if len(lo) > 0 {
-		if begin, err = tx.Rank(data, lo); err != nil {
-			return 0, v.below(err)
-		}
-	}
-	return int64(end - begin), nil
+	return b
 }

@@ -92,7 +92,8 @@ func (db *DB) Stats() Stats {
 	case <-db.closed:
 		return db.last
 	default:
-		s := db.stats()
+		s := db.numbers()
+		s.Families, s.Partitions = db.familyStats(true)
 		for _, f := range s.Families {
 			if f.Due > 0 { // The caller sees that keys are expired.
 				db.clock.observeExpired(db.clock.mark.Load())
@@ -100,13 +101,6 @@ func (db *DB) Stats() Stats {
 		}
 		return s
 	}
-}
-
-// stats reads the numbers of an open store. The caller holds closeMu.
-func (db *DB) stats() Stats {
-	s := db.numbers()
-	s.Families, s.Partitions = db.familyStats(true)
-	return s
 }
 
 // numbers are those that do not belong to a family, of an open store or of one whose lower store is

@@ -322,8 +322,12 @@ func TestDeleteRanges(t *testing.T) {
 		{"from", func(db *kv.DB) error { return db.DeleteRange([]byte("b"), nil) }, "a ab"},
 		{"below", func(db *kv.DB) error { return db.DeleteRange(nil, []byte("b")) }, "b c \xff \xff\xff"},
 		{"empty_bounds_do_not_bound", func(db *kv.DB) error { return db.DeleteRange([]byte{}, []byte{}) }, ""},
-		{"equal_bounds", func(db *kv.DB) error { return db.DeleteRange([]byte("b"), []byte("b")) }, "a ab b c \xff \xff\xff"},
-		{"crossed_bounds", func(db *kv.DB) error { return db.DeleteRange([]byte("c"), []byte("a")) }, "a ab b c \xff \xff\xff"},
+		{"equal_bounds", func(db *kv.DB) error { return db.DeleteRange([]byte("b"), []byte("b")) },
+			"a ab b c \xff \xff\xff"},
+		{"crossed_bounds", func(db *kv.DB) error {
+			return db.DeleteRange([]byte("c"),
+				[]byte("a"))
+		}, "a ab b c \xff \xff\xff"},
 		{"prefix", func(db *kv.DB) error { return db.DeletePrefix([]byte("a")) }, "b c \xff \xff\xff"},
 		{"last_prefix", func(db *kv.DB) error { return db.DeletePrefix([]byte("\xff")) }, "a ab b c"},
 		{"clear", (*kv.DB).Clear, ""},

@@ -183,12 +183,7 @@ func (v *verbs) DeleteRange(lo, hi []byte) (err error) {
 
 // removeRange is DeleteRange for a caller that has entered.
 func (v *familyView) removeRange(lo, hi []byte) error {
-	if len(lo) == 0 {
-		lo = nil
-	}
-	if len(hi) == 0 {
-		hi = nil
-	}
+	lo, hi = bound(lo), bound(hi)
 	switch {
 	case lo == nil && hi == nil:
 		return v.below(v.rows().Clear())

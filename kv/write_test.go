@@ -63,11 +63,14 @@ func TestRangeOfExpiriesThatLieApartTakesItsOwnRows(t *testing.T) {
 	racetest.OneGoroutine(t)
 	const n = 20_000
 	for name, life := range map[string]func(i int) time.Duration{
-		"anywhere":       func(i int) time.Duration { return time.Duration(1+i*7919%20011) * time.Minute },
-		"all_at_once":    func(int) time.Duration { return time.Hour },
-		"every_third":    func(i int) time.Duration { return time.Duration(i%3/2) * time.Hour },
-		"some_elsewhere": func(i int) time.Duration { return time.Hour + time.Duration(i%500/499)*time.Duration(i)*time.Second },
-		"in_two_halves":  func(i int) time.Duration { return time.Duration(1+i%2) * time.Hour },
+		"anywhere":    func(i int) time.Duration { return time.Duration(1+i*7919%20011) * time.Minute },
+		"all_at_once": func(int) time.Duration { return time.Hour },
+		"every_third": func(i int) time.Duration { return time.Duration(i%3/2) * time.Hour },
+		"some_elsewhere": func(i int) time.Duration {
+			return time.Hour +
+				time.Duration(i%500/499)*time.Duration(i)*time.Second
+		},
+		"in_two_halves": func(i int) time.Duration { return time.Duration(1+i%2) * time.Hour },
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := manyExpiring(t, n, life)

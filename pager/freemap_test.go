@@ -343,7 +343,8 @@ func TestGroupsAreLoadedOnDemand(t *testing.T) {
 	require.True(t, in)
 	allocateInGroup(t, p, 4)
 	require.False(t, p.Alloc.space.groups[0].loaded)
-	require.EqualValues(t, p.Alloc.space.perGroup, p.Alloc.Fill(), "what the directory says of the first group is enough")
+	require.EqualValues(t, p.Alloc.space.perGroup, p.Alloc.Fill(),
+		"what the directory says of the first group is enough")
 	checkpoint(t, p)
 	require.False(t, p.Alloc.space.groups[5].loaded)
 }

@@ -60,13 +60,6 @@ func (a *Allocator) TakeAllDead(end uint64) []pageRange {
 	return a.takeDead(end, least, a.reservePages(0))
 }
 
-func (a *Allocator) takeDead(end, least, keep uint64) []pageRange {
-	if a.noPunch || a.o.ReadOnly {
-		return nil
-	}
-	return a.space.takeDead(min(end, a.space.end), least, keep)
-}
-
 // WorthFreeing says whether what a checkpoint would free is worth one: long runs, and a sixteenth of
 // the pages in use. Writer lock.
 func (a *Allocator) WorthFreeing() bool {
@@ -76,7 +69,11 @@ func (a *Allocator) WorthFreeing() bool {
 
 // takeDead takes runs of at least least pages, highest first: available ones, as long as keep of them
 // stay, and once the holes of each group that may have room from the session before.
-func (s *space) takeDead(end, least, keep uint64) (runs []pageRange) {
+func (a *Allocator) takeDead(end, least, keep uint64) (runs []pageRange) {
+	s := a.space
+	if end = min(end, s.end); a.noPunch || a.o.ReadOnly {
+		return nil
+	}
 	for no := len(s.groups) - 1; no >= 0; no-- {
 		g, first := s.groups[no], uint64(no)*s.perGroup
 		if !g.loaded || first >= end {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -274,12 +273,6 @@ func DecodeMeta(b []byte) (*Meta, error) {
 		return nil, fmt.Errorf("meta page of %d bytes", n)
 	}
 	return decodeMeta(b, 0)
-}
-
-// Remember returns the backups of m and id: the newest MostBackups of them.
-func (m *Meta) Remember(id BackupID) []BackupID {
-	all := append(slices.Clone(m.Backups), id)
-	return all[max(0, len(all)-MostBackups):]
 }
 
 // MaxEpoch bounds the number of checkpoints in the life of a store: 136 years at one a second.

@@ -114,7 +114,8 @@ func FuzzOverflow(f *testing.F) {
 		require.NoError(t, err)
 		p.end.Store(p.Alloc.space.end)
 		b.rewrite(t, MinPageSize, at, n, true, func(b []byte) { copy(b, content) })
-		for _, ref := range []Ref{{Pgid(id), Epoch(epoch)}, {at, ReadHeader(append(content, make([]byte, HeaderSize)...)).Epoch}} {
+		for _, ref := range []Ref{{Pgid(id), Epoch(epoch)},
+			{at, ReadHeader(append(content, make([]byte, HeaderSize)...)).Epoch}} {
 			v, err := p.Reader.Extent(ref, size)
 			if err != nil {
 				require.ErrorIs(t, err, badfile.ErrCorrupt)

@@ -265,7 +265,8 @@ func TestHasSpaceIsTrueOnlyForAllocatablePages(t *testing.T) {
 		}
 	}
 	p.Alloc.space.rewind()
-	require.EqualValues(t, 90, p.Alloc.space.inCurrentRun(1000, AllocPolicy{}), "runs, and no holes while there is little of them")
+	require.EqualValues(t, 90, p.Alloc.space.inCurrentRun(1000, AllocPolicy{}),
+		"runs, and no holes while there is little of them")
 	f := &stalledGrowth{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	for range 3 {

@@ -127,16 +127,24 @@ func (r *Reader) firstRead(ref Ref) ([]byte, error) {
 	if !r.verified.has(ref.Pgid) {
 		r.pagesRead.Add(1)
 		prefetch.Bytes(b) // verify reads all of it
+	}
+	return b, r.access(ref, b, generation)
+}
+
+// access verifies a page that was read in this generation, unless it is verified, and marks it as
+// accessed.
+func (r *Reader) access(ref Ref, b []byte, generation uint64) error {
+	if !r.verified.has(ref.Pgid) {
 		if err := r.verify(ref, b); err != nil {
-			return nil, err
+			return err
 		}
 		r.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
-		return nil, r.otherEpoch(ref, b)
+		return r.otherEpoch(ref, b)
 	}
 	r.accessed.add(ref.Pgid)
 	r.recheckGeneration(ref.Pgid, generation)
-	return b, nil
+	return nil
 }
 
 // epochOf returns the epoch in a page header. A verified page does not make each reference to it
@@ -172,17 +180,7 @@ func (r *Reader) ReadCold(ref Ref, b []byte) error {
 	if !r.mapped {
 		return r.verify(ref, b)
 	}
-	if !r.verified.has(ref.Pgid) {
-		if err := r.verify(ref, b); err != nil {
-			return err
-		}
-		r.verified.add(ref.Pgid)
-	} else if epochOf(b) != ref.Epoch {
-		return r.otherEpoch(ref, b)
-	}
-	r.accessed.add(ref.Pgid)
-	r.recheckGeneration(ref.Pgid, generation)
-	return nil
+	return r.access(ref, b, generation)
 }
 
 // verify checks a tree page against its checksum and the reference to it.

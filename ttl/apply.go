@@ -45,10 +45,15 @@ func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer, last bool) error {
 		}
 	}
 	if err := r.Tx.EnsureTxnBytes(need); err != nil {
-		if len(changes) > ApplyRows {
-			return r.applyInChunks(changes, e)
+		if len(changes) <= ApplyRows {
+			return err
 		}
-		return err
+		for some := range slices.Chunk(changes, ApplyRows) { // fewer rows are estimated more exactly
+			if err := r.ApplyBuffered(some, e, false); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if expiring {
 		if err := r.createIndexes(); err != nil {
@@ -60,17 +65,6 @@ func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer, last bool) error {
 		return err
 	}
 	e.add(changes, was)
-	return nil
-}
-
-// applyInChunks is ApplyBuffered near the bound of the transaction: the log bytes of fewer rows are
-// estimated more exactly.
-func (r Rows) applyInChunks(changes []Change, e *IndexBuffer) error {
-	for some := range slices.Chunk(changes, ApplyRows) {
-		if err := r.ApplyBuffered(some, e, false); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -61,7 +61,10 @@ func TestCheckNamesEachBrokenRow(t *testing.T) {
 		{"expiry_row_with_value", func(r Rows) {
 			put(t, r, r.Family.ExpiryIndex(), appendDue(nil, 2000, []byte("b")), []byte("v"))
 		}, []string{"I3: expiry row with a value of 1 bytes"}},
-		{"key_index_value_cut_short", func(r Rows) { put(t, r, r.Family.KeyIndex(), []byte("b"), []byte("2000")) }, []string{
+		{"key_index_value_cut_short", func(r Rows) {
+			put(t, r, r.Family.KeyIndex(), []byte("b"),
+				[]byte("2000"))
+		}, []string{
 			"I3: key index: corrupt: expiry of 4 bytes, expected 8",
 		}},
 		{"expiry_changed", func(r Rows) { put(t, r, r.Family.KeyIndex(), []byte("b"), appendExpiry(nil, 7)) }, []string{
@@ -175,7 +178,10 @@ func TestMissingIndexIsNamed(t *testing.T) {
 		"set_expiry":   func(r Rows) error { return r.SetExpiry(key, 9000) },
 		"persist":      func(r Rows) error { return r.SetExpiry(key, 0) },
 		"delete":       func(r Rows) error { return r.Delete(key) },
-		"apply_puts":   func(r Rows) error { return r.Apply([]Change{{Key: key, Tag: 9000}, {Key: []byte("n"), Tag: 9000}}) },
+		"apply_puts": func(r Rows) error {
+			return r.Apply([]Change{{Key: key, Tag: 9000},
+				{Key: []byte("n"), Tag: 9000}})
+		},
 		"apply_deletions": func(r Rows) error {
 			return r.Apply([]Change{{Key: key, Delete: true}, {Key: []byte("c"), Delete: true}})
 		},
@@ -216,7 +222,8 @@ func TestMissingIndexIsNamed(t *testing.T) {
 				// Without a key index the family counts as one without expiries: I5. These look at
 				// no index then.
 				if name == "key index" &&
-					slices.Contains([]string{"put_for_ever", "apply_deletions", "runs", "delete_range", "evict"}, verb) {
+					slices.Contains([]string{"put_for_ever", "apply_deletions", "runs",
+						"delete_range", "evict"}, verb) {
 					require.NoError(t, err)
 					return
 				}

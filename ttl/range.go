@@ -56,22 +56,8 @@ func (r Rows) countIn(lo, hi []byte) (n int64, err error) {
 	if !r.HasExpiries() { // I5
 		return 0, nil
 	}
-	n = r.Count()
-	if hi != nil {
-		below, err := r.Tx.Rank(r.Family.KeyIndex(), hi)
-		if err != nil {
-			return 0, err
-		}
-		n = int64(below)
-	}
-	if lo != nil {
-		below, err := r.Tx.Rank(r.Family.KeyIndex(), lo)
-		if err != nil {
-			return 0, err
-		}
-		n -= int64(below)
-	}
-	return n, nil
+	rows, err := r.Tx.RowsIn(r.Family.KeyIndex(), lo, hi)
+	return int64(rows), err
 }
 
 // ensureExpiryRowsFit verifies that the log bytes of n expiry rows, those of [lo, hi), and size more fit
@@ -161,15 +147,11 @@ func (r Rows) deleteExpiryRows(due []Change) error {
 		return r.Tx.Apply(r.Family.ExpiryIndex(), due, nil)
 	}
 	first, last := due[0].Key, due[n-1].Key
-	before, err := r.Tx.Rank(r.Family.ExpiryIndex(), first)
+	span, err := r.Tx.RowsIn(r.Family.ExpiryIndex(), first, last)
 	if err != nil {
 		return err
 	}
-	upTo, err := r.Tx.Rank(r.Family.ExpiryIndex(), last)
-	if err != nil {
-		return err
-	}
-	switch span := upTo - before; {
+	switch {
 	case span > sparse*uint64(n):
 		return r.Tx.Apply(r.Family.ExpiryIndex(), due, nil)
 	case span == uint64(n-1):

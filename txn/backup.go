@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	tree "github.com/ebbkv/ebb/btree"
@@ -100,7 +101,8 @@ func (r *backupRun) begin() error {
 // capture has m, of the newest version, remember the backup, and keeps the pages of that version from
 // then on. Writer lock.
 func (r *backupRun) capture(m *pager.Meta) {
-	m.Backups = m.Remember(pager.BackupID{Epoch: m.Epoch, ID: r.s.o.Rand() | 1})
+	all := append(slices.Clone(m.Backups), pager.BackupID{Epoch: m.Epoch, ID: r.s.o.Rand() | 1})
+	m.Backups = all[max(0, len(all)-pager.MostBackups):]
 	r.v, r.slot = r.s.head, r.s.backups.pin(r.s.head, r.s.now())
 }
 

@@ -205,13 +205,16 @@ func TestRedoThatDoesNotDecodeIsAnError(t *testing.T) {
 	}{
 		{"operation_0", []byte{0, 1}},
 		{"operation_11", []byte{11, 1}},
-		{"named_value_above_the_limit", appendLogRef(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: 2}, tree.MaxValue+1)},
-		{"named_value_of_an_epoch_past_the_last", appendLogRef(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: pager.MaxEpoch + 1}, 9999)},
+		{"named_value_above_the_limit",
+			appendLogRef(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: 2}, tree.MaxValue+1)},
+		{"named_value_of_an_epoch_past_the_last",
+			appendLogRef(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: pager.MaxEpoch + 1}, 9999)},
 		{"bounds_of_bit_2", []byte{opRange, 1, 4}},
 		{"short_tag", []byte{opSetTag, 1, 2, 1, 'k'}},
 		{"put_of_tag_0", []byte{opPutTag, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'k', 0}},
 		{"endless_number", append([]byte{opPut}, bytes.Repeat([]byte{0xff}, 20)...)},
-		{"key_longer_than_memory", append(appendOp(nil, opPut, 1), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)},
+		{"key_longer_than_memory", append(appendOp(nil, opPut, 1), 0xff, 0xff, 0xff, 0xff, 0xff,
+			0xff, 0xff, 0xff, 0xff, 1)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := decodeRedo(test.b)

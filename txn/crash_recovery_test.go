@@ -122,7 +122,8 @@ func TestEarlierRecoveryIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 		s, err = Open("/a.ebb", o)
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
-		for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.AllProfiles, From: from, Seed: uint64(n), Random: 8}) {
+		for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.AllProfiles, From: from,
+			Seed: uint64(n), Random: 8}) {
 			again := testOptions(im.Disk(crashfs.Options{}))
 			s, err := Open("/a.ebb", again)
 			require.NoError(t, err, "%d: %v", n, im)

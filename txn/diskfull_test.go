@@ -203,7 +203,8 @@ func TestLogOfRolledBackPartsIsReset(t *testing.T) {
 	tx, err := s.Begin(nil, true)
 	require.NoError(t, err)
 	tx.Rollback()
-	require.Equal(t, s.checkpointer.logSince.Load(), s.log.Volume(), "the checkpoint that it waited for has given the log up")
+	require.Equal(t, s.checkpointer.logSince.Load(), s.log.Volume(),
+		"the checkpoint that it waited for has given the log up")
 	number := s.segmentAt()
 	fullToTheEnd(t, s, disk)
 	require.NoError(t, s.Checkpoint(t.Context()))

@@ -124,13 +124,18 @@ func TestInvalidLeafReferencesInTheLog(t *testing.T) {
 		"sound":     {fill: func(b []byte) { tree.FillLeaf(b, inOrder(1, 10)) }},
 		"not above": {fill: func(b []byte) { tree.FillLeaf(b, inOrder(0, 10)) }, want: "not above all keys"},
 		"empty":     {fill: func(b []byte) { binary.LittleEndian.PutUint32(b[24:], uint32(len(b))) }, want: "leaf"},
-		"a branch":  {fill: func(b []byte) { pager.WriteHeader(b, pager.Header{Kind: pager.KindBranch, Level: 1}) }, want: "page"},
-		"twice": {fill: func(b []byte) { tree.FillLeaf(b, inOrder(1, 10)) }, want: "in use", more: func(b []byte, ref pager.Ref, sums []byte) []byte {
-			return appendLeaves(b, CatalogTree, ref, sums)
-		}},
-		"no tree": {fill: func(b []byte) { tree.FillLeaf(b, inOrder(1, 10)) }, want: "tree", more: func(b []byte, ref pager.Ref, sums []byte) []byte {
-			return appendLeaves(b[:redoHead], 77, ref, sums)
-		}},
+		"a branch": {fill: func(b []byte) {
+			pager.WriteHeader(b,
+				pager.Header{Kind: pager.KindBranch, Level: 1})
+		}, want: "page"},
+		"twice": {fill: func(b []byte) { tree.FillLeaf(b, inOrder(1, 10)) }, want: "in use",
+			more: func(b []byte, ref pager.Ref, sums []byte) []byte {
+				return appendLeaves(b, CatalogTree, ref, sums)
+			}},
+		"no tree": {fill: func(b []byte) { tree.FillLeaf(b, inOrder(1, 10)) }, want: "tree",
+			more: func(b []byte, ref pager.Ref, sums []byte) []byte {
+				return appendLeaves(b[:redoHead], 77, ref, sums)
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := vfs.NewMemory()

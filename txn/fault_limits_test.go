@@ -363,7 +363,8 @@ func TestCrashesAtTheLimitOfItsDirectoryLoseNothing(t *testing.T) {
 		require.NoError(t, s.Checkpoint(t.Context()), "%s", im.Desc())
 		require.NoError(t, s.Close(), "%s", im.Desc())
 	}
-	t.Logf("%d images, %d operations, %d rows, %d pages", seen, disk.Len()-from, len(states[0].rows), r.s.pg.Alloc.Pages())
+	t.Logf("%d images, %d operations, %d rows, %d pages", seen, disk.Len()-from,
+		len(states[0].rows), r.s.pg.Alloc.Pages())
 	require.GreaterOrEqual(t, seen, images/2)
 }
 

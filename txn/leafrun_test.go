@@ -215,12 +215,13 @@ func TestLeafRunsAfterACrash(t *testing.T) {
 	if racetest.Quick() {
 		oneOf = 300
 	}
-	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.AllProfiles, From: states[1].from - 20, OneOf: func(p crashfs.Profile) int {
-		if p == crashfs.Kill || p == crashfs.None {
-			return 1
-		}
-		return oneOf
-	}}) {
+	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.AllProfiles,
+		From: states[1].from - 20, OneOf: func(p crashfs.Profile) int {
+			if p == crashfs.Kill || p == crashfs.None {
+				return 1
+			}
+			return oneOf
+		}}) {
 		now := state{}
 		for _, st := range states {
 			if im.Point >= st.from {

@@ -347,15 +347,17 @@ func TestInvalidValueReferencesInTheLog(t *testing.T) {
 		twice bool
 		want  string
 	}{
-		"sound":             {at: free, size: size},
-		"in use":            {at: func(*Store) pager.Pgid { return 2 }, size: size, want: "in use"},
-		"meta page":         {at: func(*Store) pager.Pgid { return 1 }, size: size, want: "the log names"},
-		"behind the file":   {at: func(*Store) pager.Pgid { return 1 << 40 }, size: size, want: "the log names"},
-		"across the end":    {at: func(s *Store) pager.Pgid { return free(s) + 3 }, size: 1 << 29, want: "the log names"},
-		"twice":             {at: free, size: size, twice: true, want: "in use"},
-		"fits into a page":  {at: free, size: 100, want: "named value of 100 bytes"},
-		"of no epoch":       {at: free, size: size, epoch: func(*Store) pager.Epoch { return 0 }, want: "epoch"},
-		"of the last epoch": {at: free, size: size, epoch: func(*Store) pager.Epoch { return pager.MaxEpoch - 1 }, want: "epoch"},
+		"sound":           {at: free, size: size},
+		"in use":          {at: func(*Store) pager.Pgid { return 2 }, size: size, want: "in use"},
+		"meta page":       {at: func(*Store) pager.Pgid { return 1 }, size: size, want: "the log names"},
+		"behind the file": {at: func(*Store) pager.Pgid { return 1 << 40 }, size: size, want: "the log names"},
+		"across the end": {at: func(s *Store) pager.Pgid { return free(s) + 3 }, size: 1 << 29,
+			want: "the log names"},
+		"twice":            {at: free, size: size, twice: true, want: "in use"},
+		"fits into a page": {at: free, size: 100, want: "named value of 100 bytes"},
+		"of no epoch":      {at: free, size: size, epoch: func(*Store) pager.Epoch { return 0 }, want: "epoch"},
+		"of the last epoch": {at: free, size: size,
+			epoch: func(*Store) pager.Epoch { return pager.MaxEpoch - 1 }, want: "epoch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := vfs.NewMemory()

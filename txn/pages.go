@@ -248,22 +248,17 @@ func (h *pageWriter) MoveExtent(ref pager.Ref, size int) (fresh pager.Ref, done 
 // are copied. The decision falls when the transaction changes its first page: all versions must be
 // visible then, since one that waits for a sync would become visible with the changes in it.
 func (h *pageWriter) Undo() tree.UndoWriter {
-	if h.mayUndo {
-		h.openUndo()
+	if s := h.s; h.mayUndo {
+		h.mayUndo = false
+		if s.queue.empty() && s.pg.Undo.Open(s.epoch, h.firstOwner, s.reclaimer.heldSnapshots) {
+			h.undo = s.pg.Undo.Own()
+		}
 	}
 	if h.undo == nil || h.undo.Full() {
 		h.undo = nil
 		return nil // not a nil *pager.UndoWriter
 	}
 	return h.undo
-}
-
-func (h *pageWriter) openUndo() {
-	h.mayUndo = false
-	s := h.s
-	if s.queue.empty() && s.pg.Undo.Open(s.epoch, h.firstOwner, s.reclaimer.heldSnapshots) {
-		h.undo = s.pg.Undo.Own()
-	}
 }
 
 // disableUndo makes the transaction copy pages instead of changing them in place.

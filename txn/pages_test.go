@@ -267,7 +267,8 @@ func (f freezing) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, er
 // that is copied.
 func TestReaderThatBeginsBetweenADeltaAndItsBranch(t *testing.T) {
 	racetest.OneGoroutine(t)
-	for name, key := range map[string][]byte{"new": []byte("key-5000-x"), "undone": []byte("key-5000-x"), "replaced": batchKey(77)} {
+	for name, key := range map[string][]byte{"new": []byte("key-5000-x"),
+		"undone": []byte("key-5000-x"), "replaced": batchKey(77)} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(vfs.NewMemory())
 			o.CacheBytes, o.CheckpointBytes = 1<<20, 1<<30

@@ -119,7 +119,8 @@ func TestAscendingPutsOfALog(t *testing.T) {
 		name   string
 		cache  int64
 		inline bool
-	}{{"at_once", 64 << 20, true}, {"beside", 64 << 20, false}, {"in_pieces", 1 << 20, true}, {"in_few_frames", 1, true}} {
+	}{{"at_once", 64 << 20, true}, {"beside", 64 << 20, false}, {"in_pieces", 1 << 20, true},
+		{"in_few_frames", 1, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(seeds(3)) {
 				rnd := rand.New(rand.NewPCG(seed, 5))

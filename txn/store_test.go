@@ -114,7 +114,8 @@ func TestEveryFailedOperationEndsInADefiniteState(t *testing.T) {
 					break
 				}
 				for k := range 30 {
-					if _, err = tx.Put(CatalogTree, []byte(fmt.Sprintf("%d-%d", i, k)), make([]byte, 100+100*(k%4)), 0); err != nil {
+					if _, err = tx.Put(CatalogTree, []byte(fmt.Sprintf("%d-%d", i, k)),
+						make([]byte, 100+100*(k%4)), 0); err != nil {
 						break
 					}
 				}

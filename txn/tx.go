@@ -260,6 +260,19 @@ func (tx *Tx) Rank(id TreeID, key []byte) (rows uint64, err error) {
 	return rows, tx.recordErr(err)
 }
 
+// RowsIn counts the keys of a tree in [lo, hi), where lo is below hi; nil is no bound. It costs two
+// descents.
+func (tx *Tx) RowsIn(id TreeID, lo, hi []byte) (rows uint64, err error) {
+	below := uint64(0)
+	if rows = tx.Rows(id); hi != nil {
+		rows, err = tx.Rank(id, hi)
+	}
+	if err == nil && lo != nil {
+		below, err = tx.Rank(id, lo)
+	}
+	return rows - below, err
+}
+
 // Rows counts the keys of a tree; 0 if it does not exist.
 func (tx *Tx) Rows(id TreeID) uint64 {
 	if tx.done {

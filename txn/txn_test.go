@@ -160,10 +160,16 @@ func TestModel(t *testing.T) {
 		os   bool
 	}{
 		{"memory", testOptions, false},
-		{"memory, pages of 16 KiB", func(fs vfs.FS) Options { o := testOptions(fs); o.PageSize = 16384; return o }, false},
+		{"memory, pages of 16 KiB",
+			func(fs vfs.FS) Options { o := testOptions(fs); o.PageSize = 16384; return o }, false},
 		{"mapped file", testOptions, true},
 		{"file that is not mapped", func(fs vfs.FS) Options { o := testOptions(fs); o.NoMap = true; return o }, true},
-		{"checkpoints beside", func(fs vfs.FS) Options { o := testOptions(fs); o.Inline, o.Choose = false, nil; return o }, true},
+		{"checkpoints beside", func(fs vfs.FS) Options {
+			o := testOptions(fs)
+			o.Inline,
+				o.Choose = false, nil
+			return o
+		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.o(nil).Inline {

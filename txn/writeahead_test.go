@@ -41,7 +41,8 @@ func TestRunsThatCanBeSubmittedEarly(t *testing.T) {
 	} {
 		require.False(t, tx.CanSubmitLog([]Run{{9, append(slices.Repeat([]Change{row}, 100), c)}}), name)
 	}
-	require.False(t, tx.CanSubmitLog([]Run{{9, slices.Repeat([]Change{row}, 100)}, {77, []Change{row}}}), "no such tree")
+	require.False(t, tx.CanSubmitLog([]Run{{9, slices.Repeat([]Change{row}, 100)},
+		{77, []Change{row}}}), "no such tree")
 	s.o.MaxTxnBytes = tx.Bytes() + 300
 	require.False(t, can(100, 100))
 	s.o.MaxTxnBytes = 1 << 30

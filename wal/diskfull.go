@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/ebbkv/ebb/internal/invariant"
@@ -83,10 +82,9 @@ func (p *segmentPool) reuseLowest(old []*segment, spare *segment, number uint64)
 		return nil, err
 	}
 	for _, s := range old {
-		if err := errors.Join(s.close(), p.opts.FS.Remove(s.name)); err != nil {
-			return nil, fmt.Errorf("remove log segment %s: %w", s.name, err)
+		if err := p.remove(s); err != nil {
+			return nil, err
 		}
-		p.bytes.Add(-s.fileSize)
 	}
 	return seg, nil
 }

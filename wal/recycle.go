@@ -126,13 +126,21 @@ func (p *segmentPool) recycleOrRemove(dead []*segment) error {
 			p.free = append(p.free, s)
 			continue
 		}
-		// Nothing relies on the file being gone, so the directory is not synced.
-		if err := errors.Join(s.close(), p.opts.FS.Remove(s.name)); err != nil {
+		if err := p.remove(s); err != nil {
 			p.free = append(p.free, dead[i+1:]...)
-			return fmt.Errorf("remove log segment %s: %w", s.name, err)
+			return err
 		}
-		p.bytes.Add(-s.fileSize)
 	}
+	return nil
+}
+
+// remove closes and removes a segment file. Nothing relies on the file being gone, so the directory
+// is not synced.
+func (p *segmentPool) remove(s *segment) error {
+	if err := errors.Join(s.close(), p.opts.FS.Remove(s.name)); err != nil {
+		return fmt.Errorf("remove log segment %s: %w", s.name, err)
+	}
+	p.bytes.Add(-s.fileSize)
 	return nil
 }
 

@@ -160,7 +160,8 @@ func TestOutputsStayAsTheyAreUntilThereAreResults(t *testing.T) {
 	dir := t.TempDir()
 	json := filepath.Join(dir, "old.json")
 	require.NoError(t, os.WriteFile(json, []byte("old"), 0o600))
-	for _, wrong := range [][]string{{"-n", "1"}, {"-engines", "nosuch"}, {"-html", filepath.Join(dir, "none", "out")}, {"-dir", filepath.Join(dir, "none")}} {
+	for _, wrong := range [][]string{{"-n", "1"}, {"-engines", "nosuch"},
+		{"-html", filepath.Join(dir, "none", "out")}, {"-dir", filepath.Join(dir, "none")}} {
 		args := append(
 			[]string{"-json", json, "-html", filepath.Join(dir, "new.html"), "-cpuprofile", filepath.Join(dir, "cpu")},
 			wrong...)

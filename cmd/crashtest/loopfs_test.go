@@ -149,7 +149,8 @@ func TestOtherFailuresAreNotSkipped(t *testing.T) {
 }
 
 func TestLoopfsRefusesNonsense(t *testing.T) {
-	for _, args := range [][]string{{"a line"}, {"1 acked=1 begun=1 purged=0 " + filepath.Join(t.TempDir(), "absent")}} {
+	for _, args := range [][]string{{"a line"},
+		{"1 acked=1 begun=1 purged=0 " + filepath.Join(t.TempDir(), "absent")}} {
 		status, _, text := try(append([]string{"loopfs"}, args...)...)
 		require.Equal(t, 1, status)
 		require.NotEmpty(t, text)

@@ -13,7 +13,8 @@ import (
 func TestDurationsHaveDaysAndWeeks(t *testing.T) {
 	const day = 24 * time.Hour
 	for text, want := range map[string]time.Duration{
-		"7d": 7 * day, "1d12h": 36 * time.Hour, "2w": 14 * day, "1w2d3h4m5s": 9*day + 3*time.Hour + 4*time.Minute + 5*time.Second,
+		"7d": 7 * day, "1d12h": 36 * time.Hour, "2w": 14 * day, "1w2d3h4m5s": 9*day + 3*time.Hour +
+			4*time.Minute + 5*time.Second,
 		"1.5d": 36 * time.Hour, ".5w": 84 * time.Hour, "-1d": -day, "+1d": day, "0": 0, "-0": 0, "0d": 0,
 		"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "1ms1us1µs1ns": time.Millisecond + 2*time.Microsecond + 1,
 		"15250w":                15250 * 7 * day,
@@ -23,7 +24,8 @@ func TestDurationsHaveDaysAndWeeks(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"", "7", "d", ".d", "-", "7 d", "7D", "7days", "7y", "d7", "1d-1h", "--1d", "1d 12h", "1e3d", "0x1d", "1..5d", "NaNd", "∞d"} {
+	for _, text := range []string{"", "7", "d", ".d", "-", "7 d", "7D", "7days", "7y", "d7",
+		"1d-1h", "--1d", "1d 12h", "1e3d", "0x1d", "1..5d", "NaNd", "∞d"} {
 		_, err := parseDuration(text)
 		require.ErrorContains(t, err, "is no duration, as 90s", "%q", text)
 	}
@@ -44,7 +46,8 @@ func TestEveryDurationOfTheCommandHasDaysAndWeeks(t *testing.T) {
 	s.good("put", "k", "v", "--family", "f")
 	require.Equal(t, "168h0m0s\n", s.good("ttl", "k", "--family", "f", "--wait", "1d"))
 	for _, args := range [][]string{
-		{"put", "k", "v", "--ttl", "7y"}, {"put", "k", "v", "--ttl", "99999w"}, {"expire", "k", "7y"}, {"expire", "k", "99999w"},
+		{"put", "k", "v", "--ttl", "7y"}, {"put", "k", "v", "--ttl", "99999w"},
+		{"expire", "k", "7y"}, {"expire", "k", "99999w"},
 		{"family", "f", "--default-ttl", "soon"}, {"get", "k", "--wait", "1dd"},
 	} {
 		s.code(exitError, "usage", args[0], args[1:]...)

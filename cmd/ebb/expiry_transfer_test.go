@@ -115,7 +115,8 @@ func TestExpiriesAreNoValuesWhicheverWayTheyAreReached(t *testing.T) {
 	link := filepath.Join(root, "link")
 	require.NoError(t, os.Mkdir(filepath.Join(root, "dir"), 0o777))
 	platformtest.MayRefuse(t, os.Symlink("dir", link), "windows")
-	for _, c := range [][2]string{{"dir", "link/notes"}, {"link", "dir/notes"}, {"link/new", "dir/new/notes"}, {"dir/new", "link/new/more/notes"}} {
+	for _, c := range [][2]string{{"dir", "link/notes"}, {"link", "dir/notes"},
+		{"link/new", "dir/new/notes"}, {"dir/new", "link/new/more/notes"}} {
 		a := s.ebb("export", filepath.Join(root, c[0]), "--expiries", filepath.Join(root, c[1]))
 		require.Equal(t, exitError, a.code, "%q", c)
 		require.Contains(t, a.stderr, "among the files of values")

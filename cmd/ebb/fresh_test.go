@@ -32,16 +32,20 @@ func TestACommandThatFailsLeavesNoStoreBehind(t *testing.T) {
 	)
 	file := filepath.Join(src, "file")
 	for _, args := range [][]string{
-		{"put", long, "v"}, {"put", "", "v"}, {"put", long, "v", "--family", "other"}, {"put", "k", "v", "--family", "__x"},
+		{"put", long, "v"}, {"put", "", "v"}, {"put", long, "v", "--family", "other"},
+		{"put", "k", "v", "--family", "__x"},
 		{"put", "k", "v", "--family", strings.Repeat("x", 201)}, {"put", "k", "v", "--if-present"},
 		{"put", "k", "v", "--if-present", "--family", "other"}, {"put", "k", "v", "--expire-at", "1"},
 		{"put", "k", "v", "--ttl", "-1s"}, {"put", "k", "v", "--ttl", "7y"}, {"put", "k", "@" + file + ".absent"},
 		{"put", "xyz", "v", "--hex"}, {"put", "k", "v", "--page-size", "5000"}, {"put", "k", "v", "--frob"},
-		{"import", src + ".absent"}, {"import", src}, {"import", src, "--family", "__x"}, {"import", src, "--family", "other"},
+		{"import", src + ".absent"}, {"import", src}, {"import", src, "--family", "__x"},
+		{"import", src, "--family", "other"},
 		{"import", src, "--expiries", file + ".absent"}, {"import", src, "--batch-bytes", "0"},
-		{"family", "__x", "--create"}, {"family", "default", "--create"}, {"family", "a", "--create", "--default-ttl", "-1s"},
+		{"family", "__x", "--create"}, {"family", "default", "--create"},
+		{"family", "a", "--create", "--default-ttl", "-1s"},
 		{"family", "", "--create"}, {"family", "a", "--default-ttl", "1h"}, {"family", "a", "--drop"}, {"family", "a"},
-		{"del", "k"}, {"expire", "k", "1h"}, {"persist", "k"}, {"purge"}, {"get", "k"}, {"scan"}, {"dump"}, {"check"}, {"stats"},
+		{"del", "k"}, {"expire", "k", "1h"}, {"persist", "k"}, {"purge"}, {"get", "k"}, {"scan"},
+		{"dump"}, {"check"}, {"stats"},
 		{"export", filepath.Join(t.TempDir(), "out")},
 	} {
 		s := storePath(t)

@@ -16,7 +16,8 @@ func TestVersionAndHelp(t *testing.T) {
 	require.Equal(t, runtime.Version(), object(t, good(t, "version", "--json"))["go"])
 	require.Equal(t, good(t, "version"), good(t, "--version"))
 	require.Equal(t, good(t, "version", "--json"), good(t, "--version", "--json"))
-	for _, command := range []string{"get", "put", "del", "scan", "import", "export", "family", "stats", "check", "dump", "pages", "wal",
+	for _, command := range []string{"get", "put", "del", "scan", "import", "export", "family",
+		"stats", "check", "dump", "pages", "wal",
 		"ttl", "expire", "persist", "purge", "bench-quick", "demo", "version", "completion"} {
 		require.Contains(t, good(t, "--help"), "  "+command, "%s is listed", command)
 		require.NotEmpty(t, good(t, command, "--help"))

@@ -132,7 +132,8 @@ func TestAnInterruptedCheckKeepsWhatItHasFound(t *testing.T) {
 func TestAnInterruptOfAReaderSaysNothingOfCommits(t *testing.T) {
 	s, dir := filledStore(t), t.TempDir()
 	writeFile(t, filepath.Join(dir, "file"), "v")
-	for _, args := range [][]string{{"scan", s}, {"dump", s}, {"check", s}, {"pages", s}, {"bench-quick", "--dir", t.TempDir()}} {
+	for _, args := range [][]string{{"scan", s}, {"dump", s}, {"check", s}, {"pages", s},
+		{"bench-quick", "--dir", t.TempDir()}} {
 		require.NotContains(t, object(t, interruptedEbb(ended(t), t, nil, args...).stderr), "hint", "ebb %q", args)
 	}
 	for _, args := range [][]string{{"put", s, "k", "v"}, {"import", s, dir}} {

@@ -117,7 +117,8 @@ func TestEveryDamagedPageIsAccountedFor(t *testing.T) {
 			catalogs++
 			continue
 		}
-		for _, args := range [][]string{{"dump"}, {"scan"}, {"scan", "--reverse"}, {"export", filepath.Join(t.TempDir(), "out")}} {
+		for _, args := range [][]string{{"dump"}, {"scan"}, {"scan", "--reverse"},
+			{"export", filepath.Join(t.TempDir(), "out")}} {
 			a := s.ebb(args[0], append(args[1:], "--json")...)
 			if strings.Contains(a.stderr, "cannot be opened") {
 				continue

@@ -86,7 +86,8 @@ func TestDumpPrintsTheFamilyThatIsNamed(t *testing.T) {
 func TestAFamilyIsNotNamedInVain(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "p", "w", "--family", "photos")
-	for _, args := range [][]string{{"family", s}, {"stats", s}, {"check", s}, {"pages", s}, {"wal", s}, {"bench-quick"}, {"version"}} {
+	for _, args := range [][]string{{"family", s}, {"stats", s}, {"check", s}, {"pages", s},
+		{"wal", s}, {"bench-quick"}, {"version"}} {
 		a := ebb(t, append(args, "--family", "photos", "--json")...)
 		require.Equal(t, exitError, a.code, "%q", args)
 		require.Equal(t, "usage", object(t, a.stderr)["kind"], "%q", args)

@@ -10,7 +10,8 @@ import (
 
 func TestDiskIsAFileSystem(t *testing.T) {
 	for name, opts := range map[string]crashfs.Options{
-		"plain": {}, "direct": {Direct: true}, "direct_4k": {Direct: true, BlockSize: 4096}, "untraced": {Untraced: true, Direct: true},
+		"plain": {}, "direct": {Direct: true}, "direct_4k": {Direct: true, BlockSize: 4096},
+		"untraced": {Untraced: true, Direct: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vfstest.Run(t, func(*testing.T) (vfs.FS, string) { return crashfs.New(opts), "dir" })

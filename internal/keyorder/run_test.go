@@ -23,7 +23,8 @@ func TestPlacesAreInTheOrderOfKeys(t *testing.T) {
 
 func testPlaces(t *testing.T, rnd *rand.Rand, r *Run) {
 	for _, n := range []int{0, 1, 2, 17, 600, 3000} {
-		for _, prefixes := range [][]string{{""}, {"the same "}, {"", "a", "a long one "}, {"long and ", "long and then"}} {
+		for _, prefixes := range [][]string{{""}, {"the same "}, {"", "a", "a long one "},
+			{"long and ", "long and then"}} {
 			for _, length := range []int{1, 3, 6} {
 				keys := make([][]byte, n)
 				r.Reset()

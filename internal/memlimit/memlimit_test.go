@@ -99,7 +99,8 @@ func TestLimitIsTheLeastOfAllGroupsAbove(t *testing.T) {
 
 func TestMemoryOfTheMachineIsRead(t *testing.T) {
 	require.Equal(t, int64(24683520<<10), total("MemTotal:       24683520 kB\nMemFree: 5 kB\n"))
-	for _, text := range []string{"", "MemFree: 5 kB\n", "MemTotal:\n", "MemTotal: -5 kB\n", "MemTotal: 99999999999999999999 kB\n"} {
+	for _, text := range []string{"", "MemFree: 5 kB\n", "MemTotal:\n", "MemTotal: -5 kB\n",
+		"MemTotal: 99999999999999999999 kB\n"} {
 		require.Zero(t, total(text), text)
 	}
 }

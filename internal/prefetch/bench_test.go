@@ -59,7 +59,10 @@ func BenchmarkCopy(b *testing.B) {
 		anywhere := func() int { return rand.IntN(len(memory)/pageSize/pages) * pages * pageSize }
 		to := make([]byte, size)
 		for name, at := range map[string]func() int{"from anywhere": anywhere, "one piece": func() int { return 0 }} {
-			for how, do := range map[string]func(to, from []byte) int{"built in": func(to, from []byte) int { return copy(to, from) }, "Copy": Copy} {
+			for how, do := range map[string]func(to, from []byte) int{"built in": func(to,
+				from []byte) int {
+				return copy(to, from)
+			}, "Copy": Copy} {
 				b.Run(fmt.Sprintf("%d KiB, %s/%s", size>>10, name, how), func(b *testing.B) {
 					b.SetBytes(int64(size))
 					for b.Loop() {

@@ -18,7 +18,8 @@ func TestHolderOfALockIsFoundByDeviceAndInode(t *testing.T) {
 	pid, ok := holderOf(table, id)
 	require.True(t, ok)
 	require.Equal(t, 14, pid)
-	for _, other := range []FileID{{Dev: id.Dev, Ino: 5}, {Dev: id.Dev, Ino: 9}, {Dev: unix.Mkdev(0xfd, 3), Ino: 5678}} {
+	for _, other := range []FileID{{Dev: id.Dev, Ino: 5}, {Dev: id.Dev, Ino: 9},
+		{Dev: unix.Mkdev(0xfd, 3), Ino: 5678}} {
 		_, ok := holderOf(table, other)
 		require.False(t, ok)
 	}

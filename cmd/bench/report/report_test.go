@@ -184,7 +184,8 @@ func TestPageIsWholeAndNeedsNoNetwork(t *testing.T) {
 }
 
 func TestNumbersHaveThreeDigits(t *testing.T) {
-	for want, x := range map[string]float64{"0": 0, "0.0123": 0.01234, "1.23": 1.234, "12.3": 12.34, "123": 123.4, "1234": 1234,
+	for want, x := range map[string]float64{"0": 0, "0.0123": 0.01234, "1.23": 1.234, "12.3": 12.34,
+		"123": 123.4, "1234": 1234,
 		"12.3k": 12340, "1.23M": 1234000} {
 		require.Equal(t, want, number(x))
 	}
