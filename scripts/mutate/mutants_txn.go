@@ -344,7 +344,7 @@ var storeMutants = []mutant{
 	{"patches", "the_base_of_a_patch_is_not_proven", "pager/delta.go", `	if err := w.verifyHeader(base, b); err != nil {
 		return err
 	}
-	return w.MergeDelta(`, `	return w.MergeDelta(`},
+	w.dropBase(`, `	w.dropBase(`},
 	{"patches", "a_patch_that_is_written_stays", "pager/writeback.go", `			atomic.StorePointer(&s.delta, nil)`, `			_ = s`},
 	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.Pool.unwritten(id))`, `n == 1 && p.Pool.InFrame(id))`},
 	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayDelta = int64(s.pg.Alloc.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()`, `	w.mayDelta = true`},

@@ -131,7 +131,7 @@ var logMutants = []mutant{
 	{"order", "a_log_begins_anew_where_another_one_ends_later", "wal/diskfull.go", `	if err := l.Sync(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"order", "the_log_before_stays_where_a_spare_is_there", "wal/diskfull.go", `} else if err := old[0].invalidate(); err != nil {`, `} else if false {
 		err := error(nil)`},
-	{"order", "a_file_of_the_log_before_counts_on", "wal/diskfull.go", `		p.bytes.Add(-s.fileSize)`, `		_ = s.fileSize`},
+	{"order", "a_file_of_the_log_before_counts_on", "wal/recycle.go", `	p.bytes.Add(-s.fileSize)`, `	_ = s.fileSize`},
 	{"room", "what_a_log_that_begins_anew_has_had_is_forgotten", "wal/diskfull.go", `	a.fullSegmentBytes += last.fileSize
 `, ``},
 	{"room", "a_checkpoint_in_place_counts_the_log_before", "txn/diskfull.go", `	k.logSince.Store(k.s.log.Volume())
