@@ -296,14 +296,14 @@ func TestRangeThatIsPulledBeyondTheEndStops(t *testing.T) {
 		for _, writable := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/writable_%v", end.name, writable), func(t *testing.T) {
 				for name, rangeOver := range map[string]func(tx *kv.Tx) (next func() bool, stop func()){
-					"all":    func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.All()) },
-					"prefix": func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.CF("f").Prefix([]byte{})) },
-					"keys_only": func(tx *kv.Tx) (func() bool,
-						func()) {
+					"all": func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.All()) },
+					"prefix": func(tx *kv.Tx) (func() bool, func()) {
+						return pulled(tx.CF("f").Prefix([]byte{}))
+					},
+					"keys_only": func(tx *kv.Tx) (func() bool, func()) {
 						return pulled(tx.Scan(kv.ScanOptions{KeysOnly: true}))
 					},
-					"reverse": func(tx *kv.Tx) (func() bool,
-						func()) {
+					"reverse": func(tx *kv.Tx) (func() bool, func()) {
 						return pulled(tx.Scan(kv.ScanOptions{Reverse: true}))
 					},
 					"expiring": func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.Expiring(time.Time{})) },
