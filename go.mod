@@ -4,7 +4,6 @@ go 1.25.0
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0
-	github.com/google/btree v1.1.3
 	github.com/stretchr/testify v1.11.1
 	golang.org/x/sys v0.38.0
 )

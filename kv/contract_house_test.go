@@ -56,7 +56,7 @@ var packages = map[string][]string{
 }
 
 // libraries are all that the library may need beside the standard one.
-var libraries = []string{"github.com/google/btree", "golang.org/x/sys", "github.com/cespare/xxhash/v2"}
+var libraries = []string{"golang.org/x/sys", "github.com/cespare/xxhash/v2"}
 
 // goList runs go list over the library and returns one line for each package.
 func goList(t *testing.T, format string) []string {

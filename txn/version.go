@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/google/btree"
-
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
@@ -39,20 +37,21 @@ type treeState struct {
 	stamp uint64 // see Tx.Stamp
 }
 
-func lessTree(a, b treeState) bool { return a.id < b.id }
-
 // trees maps tree numbers to roots. Those that changed last are in small, a sorted slice that each
-// commit copies; beyond maxSmall of them they move to large, an ordered tree that versions share.
-// A number in both has the state of small.
+// commit copies; beyond maxSmall of them they move to large, which versions share: chunks of at most
+// maxChunk, in order, none of them empty. A chunk never changes. A number in both has the state of
+// small.
 type trees struct {
 	small []treeState
-	large *btree.BTreeG[treeState] // nil until small has been full once
-	owned bool                     // large is this copy's own, and may change
-	n     int                      // numbers in small, in large, or in both
+	large [][]treeState
+	owned bool // the slice large, not its chunks, is this copy's own, and may change
+	n     int  // numbers in small, in large, or in both
 }
 
-// maxSmall: a larger slice costs more to copy than the nodes that the ordered tree copies.
-const maxSmall = 24
+const (
+	maxSmall = 24 // a larger slice costs each commit more than the chunks that are copied now and then
+	maxChunk = 64
+)
 
 // findSmall returns the tree in small, or nil. Usually it is there, near the front: no search is
 // faster.
@@ -65,11 +64,33 @@ func (ts *trees) findSmall(id TreeID) *treeState {
 	return nil
 }
 
-func (ts *trees) findLarge(id TreeID) (treeState, bool) {
-	if ts.large == nil {
-		return treeState{}, false
+func (ts *trees) findLarge(id TreeID) (s treeState, ok bool) {
+	i, j, ok := ts.locate(id)
+	if ok {
+		s = ts.large[i][j]
 	}
-	return ts.large.Get(treeState{id: id})
+	return s, ok
+}
+
+// locate returns the chunk and the position in it of a number in large.
+func (ts *trees) locate(id TreeID) (i, j int, ok bool) {
+	lo, hi := 0, len(ts.large) // chunks from hi on begin behind id, those before lo do not
+	for lo < hi {
+		if mid := (lo + hi) / 2; ts.large[mid][0].id <= id {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == 0 {
+		return 0, 0, false
+	}
+	chunk := ts.large[lo-1]
+	if j := uint64(id - chunk[0].id); j < uint64(len(chunk)) && chunk[j].id == id {
+		return lo - 1, int(j), true // as a rule no number is missing
+	}
+	j, ok = slices.BinarySearchFunc(chunk, id, compareTree)
+	return lo - 1, j, ok
 }
 
 func (ts *trees) get(id TreeID) (tree.Tree, bool) {
@@ -101,24 +122,47 @@ func (ts *trees) set(s treeState) {
 	i, _ := slices.BinarySearchFunc(ts.small, s.id, compareTree)
 	ts.small = slices.Insert(ts.small, i, s)
 	if len(ts.small) > maxSmall {
-		ts.ownLarge()
-		for _, s := range ts.small {
-			ts.large.ReplaceOrInsert(s)
-		}
+		ts.large, ts.owned = mergeChunks(ts.large, ts.small), true
 		ts.small = ts.small[:0]
 	}
 }
 
-// ownLarge makes large one that no other copy has. Cloning marks the nodes of the original, so only
-// the holder of the writer lock calls it; it copies none.
-func (ts *trees) ownLarge() {
-	switch {
-	case ts.large == nil:
-		ts.large = btree.NewG(16, lessTree)
-	case !ts.owned:
-		ts.large = ts.large.Clone()
+// mergeChunks returns chunks with the changed states, which are in order. Chunks without one are
+// shared with the old ones.
+func mergeChunks(old [][]treeState, changed []treeState) (chunks [][]treeState) {
+	if len(old) == 0 {
+		return [][]treeState{slices.Clone(changed)}
 	}
-	ts.owned = true
+	chunks = make([][]treeState, 0, len(old)+1)
+	for i, chunk := range old {
+		n := len(changed)
+		if i+1 < len(old) {
+			n, _ = slices.BinarySearchFunc(changed, old[i+1][0].id, compareTree)
+		}
+		if n > 0 {
+			chunk = mergeStates(chunk, changed[:n])
+			changed = changed[n:]
+		}
+		if half := len(chunk) / 2; len(chunk) > maxChunk {
+			chunks = append(chunks, chunk[:half:half])
+			chunk = chunk[half:]
+		}
+		chunks = append(chunks, chunk)
+	}
+	return chunks
+}
+
+func mergeStates(old, changed []treeState) []treeState {
+	merged := make([]treeState, 0, len(old)+len(changed))
+	for _, s := range changed {
+		i, found := slices.BinarySearchFunc(old, s.id, compareTree)
+		merged = append(append(merged, old[:i]...), s)
+		if found {
+			i++
+		}
+		old = old[i:]
+	}
+	return append(merged, old...)
 }
 
 func compareTree(s treeState, id TreeID) int { return cmp.Compare(s.id, id) }
@@ -128,10 +172,15 @@ func (ts *trees) remove(id TreeID) {
 	if inSmall {
 		ts.small = slices.Delete(ts.small, i, i+1)
 	}
-	_, inLarge := ts.findLarge(id)
+	i, j, inLarge := ts.locate(id)
 	if inLarge {
-		ts.ownLarge()
-		ts.large.Delete(treeState{id: id})
+		if !ts.owned { // a transaction may drop thousands of trees
+			ts.large, ts.owned = slices.Clone(ts.large), true
+		}
+		ts.large[i] = slices.Delete(slices.Clone(ts.large[i]), j, j+1)
+		if len(ts.large[i]) == 0 {
+			ts.large = slices.Delete(ts.large, i, i+1)
+		}
 	}
 	if inSmall || inLarge {
 		ts.n--
@@ -157,14 +206,18 @@ func (ts *trees) from(id TreeID, fn func(TreeID, tree.Tree) bool) {
 			more = fn(ts.small[i].id, ts.small[i].t)
 		}
 	}
-	if ts.large != nil {
-		ts.large.AscendGreaterOrEqual(treeState{id: id}, func(s treeState) bool {
+	first, j, _ := ts.locate(id)
+	for _, chunk := range ts.large[min(first, len(ts.large)):] {
+		for _, s := range chunk[j:] {
 			smallBelow(s.id)
 			if more && (i == len(ts.small) || ts.small[i].id != s.id) {
 				more = fn(s.id, s.t)
 			}
-			return more
-		})
+			if !more {
+				return
+			}
+		}
+		j = 0
 	}
 	smallBelow(^TreeID(0))
 }
