@@ -27,8 +27,8 @@ func (s *Space) GetField(row *Row, field []byte) (value []byte, ok bool, err err
 
 // FieldExpiry returns the expiry of a field, 0 if it is permanent; ok false if it is absent.
 func (s *Space) FieldExpiry(row *Row, field []byte) (expiry int64, ok bool, err error) {
-	if row.Type == 0 || len(field) > s.MaxElement() {
-		return 0, false, nil
+	if row.Count == 0 && row.fieldMax == 0 || len(field) > s.MaxElement() {
+		return 0, false, nil // a hash that this command makes, or none
 	}
 	at, err := s.elements().Expiry(s.element(row.ID, fieldKind, field))
 	if ok, err = absent(err); !ok || at.IsZero() {
@@ -121,8 +121,7 @@ func (s *Space) saveHash(key []byte, row *Row) error {
 		if row.Count == 0 {
 			return s.deleteEmpty(key, row)
 		}
-		row.unsaved = false
-		return s.put(key, row, KeepExpiry)
+		return s.putKeep(key, row)
 	}
 	if row.Count == 0 && row.inexact {
 		if err := s.tighten(row); err != nil {

@@ -266,8 +266,17 @@ func (s *Space) Save(key []byte, row *Row) error {
 	if row.Count == 0 {
 		return s.deleteEmpty(key, row)
 	}
-	row.unsaved = false
-	return s.put(key, row, KeepExpiry)
+	return s.putKeep(key, row)
+}
+
+// putKeep stores the master row of a collection, whose key keeps its expiry. That of a new one is
+// not looked up.
+func (s *Space) putKeep(key []byte, row *Row) error {
+	expiry := int64(KeepExpiry)
+	if row.unsaved {
+		expiry, row.unsaved = NoExpiry, false
+	}
+	return s.put(key, row, expiry)
 }
 
 func (s *Space) deleteEmpty(key []byte, row *Row) error {
