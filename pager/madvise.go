@@ -25,27 +25,29 @@ func (s *space) deadRanges() (runs []pageRange) {
 	return runs
 }
 
-// dropFromPageCache removes pages from the memory of the process. A snapshot, or a reader of a page
-// that was allocated there since, still reads the content of the file. It takes no lock.
+// dropFromPageCache drops pages from the memory of the process, and if memory is scarce from the page cache.
+// A snapshot, or a reader of a page that was allocated there since, still reads the content of the
+// file. It takes no lock.
 func (f *mainFile) dropFromPageCache(runs []pageRange) {
+	scarce := f.Scarce()
 	for _, r := range runs {
-		// A run that crosses two views stays.
-		if b, err := f.inFile(r.from, int(r.to-r.from)*f.pageSize); err == nil {
+		off, n := int64(r.from)*int64(f.pageSize), int64(r.to-r.from)*int64(f.pageSize)
+		// A run that crosses two views stays mapped.
+		if b, err := f.inFile(r.from, int(n)); err == nil {
 			f.file.DontNeed(b)
+		}
+		if scarce {
+			f.file.DropCache(off, n)
 		}
 	}
 }
 
-// dropBase removes the base of a delta that has been merged from the page cache, if memory is scarce.
-// Only snapshots read the base from now on. The system counts the read of the merge as an access, so
-// it would keep bases longer than the pages that replace them: while a checkpoint ran in a cgroup of
-// 256 MB, half of the page cache was bases.
+// dropBase drops the base of a delta that has been merged, if memory is scarce. Only snapshots read
+// the base from now on. The system counts the read of the merge as an access, so it would keep bases
+// longer than the pages that replace them: while a checkpoint ran in a cgroup of 256 MB, half of the
+// page cache was bases.
 func (f *mainFile) dropBase(id Pgid) {
-	if !f.mapped || !f.Scarce() {
-		return
+	if f.mapped && f.Scarce() {
+		f.dropFromPageCache([]pageRange{{id, id + 1}})
 	}
-	if b, err := f.inFile(id, f.pageSize); err == nil {
-		f.file.DontNeed(b)
-	}
-	f.file.DropCache(int64(id)*int64(f.pageSize), int64(f.pageSize))
 }

@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,17 @@ func TestDeadRangesLeaveThePageCache(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Write(c, unthrottled{}))
 	require.Equal(t, []int{minDeadRange * MinPageSize, 90 * MinPageSize}, f.parts)
+	require.Empty(t, f.dropped, "memory suffices")
+	p.o.Memory, p.o.Cache = 1<<20, 1<<20
+	c, err = p.CaptureState(nextEpoch(p))
+	require.NoError(t, err)
+	require.NoError(t, p.Write(c, unthrottled{}))
+	for _, ref := range []Ref{refs[10], refs[200]} {
+		off := int64(ref.Pgid) * MinPageSize
+		require.True(t, slices.ContainsFunc(f.dropped, func(d [2]int64) bool {
+			return d[0] <= off && off < d[0]+d[1]
+		}))
+	}
 }
 
 // TestMergedBaseLeavesThePageCacheIfMemoryIsScarce. In a cgroup of 256 MB, 70 MB of the page cache were
