@@ -3,6 +3,7 @@ package ttl
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/ebbkv/ebb/cf"
 	"github.com/ebbkv/ebb/internal/badfile"
@@ -186,7 +187,8 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 			return err
 		}
 	}
-	var buf [512]byte // Longer keys are rare enough to be allocated.
+	buf := dueBuffers.Get().(*[512]byte)
+	defer dueBuffers.Put(buf)
 	if old != 0 {
 		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), appendDue(buf[:0], old, key)); err != nil {
 			return err
@@ -203,6 +205,9 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 	_, err := r.Tx.Put(r.Family.ExpiryIndex(), due, nil, 0)
 	return err
 }
+
+// dueBuffers are memory for keys of the expiry index. Longer ones are rare enough to be allocated.
+var dueBuffers = sync.Pool{New: func() any { return new([512]byte) }}
 
 // Delete removes a key from all three trees.
 func (r Rows) Delete(key []byte) error {
