@@ -280,6 +280,24 @@ func (w *flusher) mergeInto(b []byte, id Pgid, f unsafe.Pointer) error {
 	return w.MergeDelta(Ref{id, epoch}, b, b, changes)
 }
 
+// readBases has the system read the bases of these pages, if memory is scarce: a checkpoint that waited
+// for them one by one took most of its time so.
+func (w *flusher) readBases(ids []Pgid) {
+	if !w.mapped || !w.Scarce() {
+		return
+	}
+	for _, id := range ids {
+		s := w.pool.table.peek(id)
+		if s == nil || atomic.LoadPointer(&s.dirty) != nil {
+			continue
+		}
+		if f := atomic.LoadPointer(&s.delta); f != nil {
+			base, _, _ := decodeDelta(f)
+			w.fileAhead(int64(base.Pgid)*int64(w.pageSize), int64(w.pageSize))
+		}
+	}
+}
+
 // hasDeltaOf reports whether the delta of a page, if it has one, is of this epoch. Writer lock.
 func (bp *BufferPool) hasDeltaOf(id Pgid, epoch Epoch) bool {
 	e := bp.deltaEpochs.peek(id)

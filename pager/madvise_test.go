@@ -13,10 +13,12 @@ import (
 type evictionFile struct {
 	vfs.File
 	parts   []int
+	ahead   []int      // bytes of views that are read ahead
 	dropped [][2]int64 // from the page cache: offset and length
 }
 
 func (f *evictionFile) DontNeed(part []byte)   { f.parts = append(f.parts, len(part)) }
+func (f *evictionFile) ReadAhead(part []byte)  { f.ahead = append(f.ahead, len(part)) }
 func (f *evictionFile) DropCache(off, n int64) { f.dropped = append(f.dropped, [2]int64{off, n}) }
 
 type unthrottled struct{}
@@ -84,9 +86,11 @@ func TestMergedBaseLeavesThePageCacheIfMemoryIsScarce(t *testing.T) {
 		c := checkpoint(t, p)
 		if memory == 0 {
 			require.Empty(t, f.parts)
+			require.Empty(t, f.ahead)
 			require.Empty(t, f.dropped)
 			continue
 		}
+		require.Equal(t, []int{4096}, f.ahead)
 		require.Equal(t, []int{4096}, f.parts)
 		require.Equal(t, [][2]int64{{int64(base.Pgid) * 4096, 4096}}, f.dropped)
 		for _, ref := range []Ref{ref, base} {

@@ -204,6 +204,7 @@ func (w *flusher) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte, yie
 		buf = buf[:0]
 		return err
 	}
+	w.readBases(ids)
 	for _, id := range ids {
 		yield()
 		if len(buf) > 0 && (id != first+Pgid(len(buf)/w.pageSize) || len(buf)+w.pageSize > cap(buf)) {
