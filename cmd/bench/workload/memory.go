@@ -18,7 +18,7 @@ var memories = memoryRows()
 const (
 	memoryGetTime   = 10 * time.Second
 	memoryLoadTime  = 40 * time.Second
-	memoryAfterTime = 2 * time.Minute // for the load that is not measured
+	memoryAfterTime = 5 * time.Minute // for the load that is not measured
 )
 
 func memoryRows() (rows []Workload) {
@@ -50,7 +50,7 @@ func memoryRows() (rows []Workload) {
 			)
 			add(
 				"after",
-				"gets at random for ten seconds after a load without syncs of up to 2 min, in the same process",
+				"gets at random for ten seconds after a load without syncs of up to 5 min, in the same process",
 				false,
 				empty,
 				runMemoryAfter,
