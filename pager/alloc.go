@@ -247,14 +247,14 @@ func (a *Allocator) Freed(id Pgid, n uint64) error { return a.space.markUnused(i
 func (a *Allocator) TryFree(id Pgid, n uint64) error {
 	for i := range n {
 		g, at, err := a.space.at(id + Pgid(i))
-		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 {
+		if err == nil && !g.used.has(at) {
 			err = a.corrupt(id+Pgid(i), "freed twice, or the free map says that it is not in use")
 		}
 		if err != nil {
 			a.UndoFree(id, i)
 			return err
 		}
-		g.used[at/64] &^= 1 << (at % 64)
+		g.used.clear(at)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (a *Allocator) TryFree(id Pgid, n uint64) error {
 func (a *Allocator) UndoFree(id Pgid, n uint64) {
 	for i := range n {
 		if g, at, err := a.space.at(id + Pgid(i)); err == nil {
-			g.used[at/64] |= 1 << (at % 64)
+			g.used.set(at)
 		}
 	}
 }
@@ -380,7 +380,7 @@ func (a *Allocator) Claim(ref Ref, n uint64) error {
 		if a.space.sparse { // its bytes are in the file, and so it has room
 			pool = &a.space.holes
 		}
-		if pool.of(g)[i/64]&(1<<(i%64)) == 0 {
+		if !pool.of(g).has(i) {
 			return a.corrupt(id, "the log names it as one of %d pages, but it is in use", n)
 		}
 		a.space.markAllocated(pool, g, i)

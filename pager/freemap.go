@@ -161,11 +161,10 @@ func (a *Allocator) loadGroup(g *group, no uint64) error {
 	if err != nil {
 		return err
 	}
-	n := uint32(0)
 	for i := range g.used {
 		g.used[i] = binary.LittleEndian.Uint64(b[HeaderSize+8*i:])
-		n += uint32(bits.OnesCount64(g.used[i]))
 	}
+	n := uint32(g.used.count())
 	pages := min(a.space.perGroup, a.space.start-no*a.space.perGroup)
 	if n != g.nUsed || nextBit(g.used, pages, false) < a.space.perGroup {
 		return a.corrupt(g.ref.Pgid, "free map of group %d: %d pages in use, the directory says %d of %d",
@@ -186,7 +185,7 @@ func (a *Allocator) InUse(id Pgid) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return g.used[i/64]&(1<<(i%64)) != 0, nil
+	return g.used.has(i), nil
 }
 
 // Tail returns the first page such that the newest committed state uses at most n pages from it to

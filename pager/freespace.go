@@ -1,9 +1,6 @@
 package pager
 
-import (
-	"math/bits"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // space is the set of free and used pages of the file. The writer lock guards all fields, unless
 // noted.
@@ -50,10 +47,10 @@ type space struct {
 }
 
 type group struct {
-	used, avail, dirty []uint64 // nil until loaded
-	hole               []uint64 // likewise
-	reusable, offered  []uint64 // nil if no page is
-	again              []uint64 // allocated since the last capture and free again; nil if no page is
+	used, avail, dirty bitmap // nil until loaded
+	hole               bitmap // likewise
+	reusable, offered  bitmap // nil if no page is
+	again              bitmap // allocated since the last capture and free again; nil if no page is
 	nUsed              uint32
 	nAvail             uint32
 	longest            uint32 // upper bound of the runs of avail pages, lowered by unsuccessful searches
@@ -70,8 +67,8 @@ func newSpace(pageSize int) *space {
 		mapChunk: mapChunkBytes / uint64(pageSize),
 		extMiss:  ^uint64(0),
 		holeMiss: ^uint64(0),
-		holes:    pagePool{of: func(g *group) []uint64 { return g.hole }},
-		avail:    pagePool{of: func(g *group) []uint64 { return g.avail }},
+		holes:    pagePool{of: func(g *group) bitmap { return g.hole }},
+		avail:    pagePool{of: func(g *group) bitmap { return g.avail }},
 		reusable: newReusablePool(),
 	}
 }
@@ -128,10 +125,7 @@ func (s *space) open(g *group, no uint64) error {
 			}
 		}
 	}
-	g.nAvail = 0
-	for _, w := range g.avail {
-		g.nAvail += uint32(bits.OnesCount64(w))
-	}
+	g.nAvail = uint32(g.avail.count())
 	g.longest = g.nAvail
 	g.loaded = true
 	return nil
@@ -166,7 +160,7 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 		if err != nil {
 			return err
 		}
-		if (g.avail[i/64]|g.hole[i/64]|g.used[i/64])&(1<<(i%64)) != 0 {
+		if g.avail.has(i) || g.hole.has(i) || g.used.has(i) {
 			return s.bad(id, "released twice, or while in use")
 		}
 		if g.isReusable(i) {
@@ -175,7 +169,7 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 			}
 			continue
 		}
-		g.avail[i/64] |= 1 << (i % 64)
+		g.avail.set(i)
 		s.addFree(g, 1)
 		if s.fit == FitLowest && uint64(id) < s.avail.fragments {
 			s.avail.rewind()
@@ -197,7 +191,7 @@ func (s *space) setAgain(id Pgid, n uint64) error {
 		if g.again == nil {
 			g.again = make([]uint64, s.words())
 		}
-		g.again[i/64] |= 1 << (i % 64)
+		g.again.set(i)
 	}
 	return nil
 }
@@ -352,9 +346,9 @@ func (s *space) markUsed(id Pgid, n uint64, dirty bool) error {
 		if err != nil {
 			return err
 		}
-		g.used[i/64] |= 1 << (i % 64)
-		if dirty && g.dirty[i/64]&(1<<(i%64)) == 0 {
-			g.dirty[i/64] |= 1 << (i % 64)
+		g.used.set(i)
+		if dirty && !g.dirty.has(i) {
+			g.dirty.set(i)
 			s.dirty.Add(1)
 		}
 		g.nUsed++
@@ -371,12 +365,12 @@ func (s *space) markUnused(id Pgid, n uint64) error {
 		if err != nil {
 			return err
 		}
-		if g.used[i/64]&(1<<(i%64)) == 0 {
+		if !g.used.has(i) {
 			return s.bad(id, "freed, but the free map says that it is not in use")
 		}
-		g.used[i/64] &^= 1 << (i % 64)
-		if g.dirty[i/64]&(1<<(i%64)) != 0 {
-			g.dirty[i/64] &^= 1 << (i % 64)
+		g.used.clear(i)
+		if g.dirty.has(i) {
+			g.dirty.clear(i)
 			s.dirty.Add(-1)
 		}
 		g.nUsed--
@@ -396,7 +390,7 @@ func (s *space) tail() uint64 {
 			break
 		}
 		i := s.end - 1 - no*s.perGroup
-		if g.avail[i/64]&(1<<(i%64)) == 0 {
+		if !g.avail.has(i) {
 			break
 		}
 		s.markAllocated(&s.avail, g, i)

@@ -126,7 +126,7 @@ func TestExtentsSkipTheEndOfAView(t *testing.T) {
 func TestShortRunsAreFoundAWordAtATime(t *testing.T) {
 	rnd := rand.New(rand.NewSource(3))
 	for range 3000 {
-		words := make([]uint64, 1+rnd.Intn(5))
+		words := make(bitmap, 1+rnd.Intn(5))
 		for i := range words {
 			for range 1 + rnd.Intn(4) { // runs of all lengths, many of them near the bound
 				lo := rnd.Intn(64)
@@ -137,7 +137,7 @@ func TestShortRunsAreFoundAWordAtATime(t *testing.T) {
 		from := uint64(rnd.Intn(64 * len(words)))
 		want, n := uint64(0), 0
 		for at := from; at < uint64(64*len(words)); at++ {
-			if words[at/64]&(1<<(at%64)) == 0 {
+			if !words.has(at) {
 				n = 0
 			} else if n++; n == shortRun {
 				want = at - shortRun + 1
@@ -166,7 +166,7 @@ func TestTail(t *testing.T) {
 		g := &group{used: make([]uint64, s.words()), loaded: true}
 		for i := range min(s.perGroup, s.end-no*s.perGroup) {
 			if rnd.Intn(20) == 0 {
-				g.used[i/64] |= 1 << (i % 64)
+				g.used.set(i)
 				g.nUsed++
 				behind = append(behind, no*s.perGroup+i)
 			}

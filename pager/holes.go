@@ -110,9 +110,9 @@ func (s *space) takeRuns(pool *pagePool, no, top, least, most uint64) (runs []pa
 
 // lastRun finds the last run of set bits below top whose pages were not allocated since the last
 // capture.
-func lastRun(g *group, words []uint64, top uint64) (lo, hi uint64) {
+func lastRun(g *group, words bitmap, top uint64) (lo, hi uint64) {
 	dead := func(i uint64) bool {
-		return words[i/64]&(1<<(i%64)) != 0 && (g.again == nil || g.again[i/64]&(1<<(i%64)) == 0)
+		return words.has(i) && (g.again == nil || !g.again.has(i))
 	}
 	for hi = top; hi > 0 && !dead(hi-1); hi-- {
 		if hi%64 == 0 && words[hi/64-1] == 0 {
@@ -162,7 +162,7 @@ func (s *space) setHole(id Pgid, n uint64) error {
 		if err != nil {
 			return err
 		}
-		g.hole[i/64] |= 1 << (i % 64)
+		g.hole.set(i)
 		s.holes.add(1)
 	}
 	s.holes.rewind()
@@ -344,7 +344,7 @@ func (a *Allocator) trimTail() {
 	for id := low; id < s.end; id++ {
 		g, i := s.groups[id/s.perGroup], id%s.perGroup
 		pool := &s.avail
-		if g.hole[i/64]&(1<<(i%64)) != 0 {
+		if g.hole.has(i) {
 			pool = &s.holes
 		}
 		s.markAllocated(pool, g, i)
@@ -359,5 +359,5 @@ func (a *Allocator) trimTail() {
 // freeAt reports whether a page is available or a hole. It loads no group.
 func (s *space) freeAt(id uint64) bool {
 	g, i := s.groups[id/s.perGroup], id%s.perGroup
-	return g.loaded && (g.avail[i/64]|g.hole[i/64])&(1<<(i%64)) != 0
+	return g.loaded && (g.avail.has(i) || g.hole.has(i))
 }

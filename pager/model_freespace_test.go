@@ -168,12 +168,12 @@ func (m *spaceModel) check() {
 			if id < s.end {
 				want = m.pages[id]
 			}
-			used, avail := g.used[i/64]&(1<<(i%64)) != 0, g.avail[i/64]&(1<<(i%64)) != 0
+			used, avail := g.used.has(i), g.avail.has(i)
 			if used != (want == stateUsed) || avail != (want == stateAvail) {
 				m.t.Fatalf("page %d: used %v, avail %v, the model says %d", id, used, avail, want)
 			}
 			require.Equal(m.t, m.early[Pgid(id)], g.isReusable(i), "page %d", id)
-			if g.offered != nil && g.offered[i/64]&(1<<(i%64)) != 0 {
+			if g.offered != nil && g.offered.has(i) {
 				require.Equal(m.t, statePromised, want, "page %d", id)
 				promised++
 			} else {

@@ -1,13 +1,11 @@
 package pager
 
-import "math/bits"
-
 // Single pages come from runs of free ones, so that a checkpoint writes adjacent pages. All
 // functions of this file need the writer lock.
 
 // pagePool allocates single pages of one kind: avail ones, holes, or offered ones.
 type pagePool struct {
-	of          func(g *group) []uint64 // the group's bitmap of these pages; nil if the group has none
+	of          func(g *group) bitmap // the group's bitmap of these pages; nil if the group has none
 	reusable    bool
 	n           uint64 // free pages, including avail ones of unloaded groups
 	run, runEnd Pgid   // the next page of the current run
@@ -18,7 +16,7 @@ type pagePool struct {
 }
 
 func newReusablePool() pagePool {
-	return pagePool{reusable: true, of: func(g *group) []uint64 { return g.offered }}
+	return pagePool{reusable: true, of: func(g *group) bitmap { return g.offered }}
 }
 
 // add counts n more pages.
@@ -64,7 +62,7 @@ func (s *space) nextOf(a *pagePool, fragments bool) (id Pgid, ok bool, err error
 			}
 			id = a.run
 			a.run++
-			if words := a.of(g); words[i/64]&(1<<(i%64)) == 0 {
+			if words := a.of(g); !words.has(i) {
 				continue // an extent was allocated from the run
 			}
 			s.markAllocated(a, g, i)
@@ -78,7 +76,7 @@ func (s *space) nextOf(a *pagePool, fragments bool) (id Pgid, ok bool, err error
 }
 
 func (s *space) markAllocated(a *pagePool, g *group, i uint64) {
-	a.of(g)[i/64] &^= 1 << (i % 64)
+	a.of(g).clear(i)
 	a.n--
 	if a == &s.avail {
 		g.nAvail--
@@ -210,104 +208,4 @@ func (s *space) rewind() {
 	s.avail.rewind()
 	s.holes.rewind()
 	s.extCursor = 0
-}
-
-// runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).
-func runAt(words []uint64, from, n uint64) (lo, hi uint64) {
-	if n == shortRun {
-		return shortRunAt(words, from)
-	}
-	end := uint64(len(words)) * 64
-	for at := from; at < end; {
-		lo = nextBit(words, at, false)
-		if lo >= end {
-			return 0, 0
-		}
-		hi = nextBit(words, lo, true)
-		if hi-lo >= n {
-			return lo, hi
-		}
-		at = hi
-	}
-	return 0, 0
-}
-
-// shortRunAt is runAt for runs of shortRun bits. It tests a word at a time, because a file with
-// many small fragments has many of them before each run.
-func shortRunAt(words []uint64, from uint64) (lo, hi uint64) {
-	before := 0 // set bits at the end of the previous words
-	for i := from / 64; i < uint64(len(words)); i++ {
-		w := words[i]
-		if i == from/64 {
-			w &= ^uint64(0) << (from % 64)
-		}
-		ones := bits.TrailingZeros64(^w)
-		if before+ones >= shortRun {
-			lo = i*64 - uint64(before)
-			return lo, nextBit(words, lo, true)
-		}
-		m := w & (w >> 1) // bit j: bits j and j+1 of w are set; then 4, 8 and 16 of them
-		m &= m >> 2
-		m &= m >> 4
-		m &= m >> 8
-		if m != 0 {
-			lo = i*64 + uint64(bits.TrailingZeros64(m))
-			return lo, nextBit(words, lo, true)
-		}
-		before = bits.LeadingZeros64(^w)
-	}
-	return 0, 0
-}
-
-// nextBit finds the first set (clear: unset) bit at or after from; past the end if there is none.
-func nextBit(words []uint64, from uint64, clear bool) uint64 {
-	i := from / 64
-	if i >= uint64(len(words)) {
-		return uint64(len(words)) * 64
-	}
-	w := words[i]
-	if clear {
-		w = ^w
-	}
-	w &= ^uint64(0) << (from % 64)
-	for w == 0 {
-		i++
-		if i == uint64(len(words)) {
-			return i * 64
-		}
-		w = words[i]
-		if clear {
-			w = ^w
-		}
-	}
-	return i*64 + uint64(bits.TrailingZeros64(w))
-}
-
-// shortest finds the shortest run of at least n pages, up to the end of a group and within one view
-// of the map.
-func (s *space) shortest(a *pagePool, n uint64) (from, to uint64, err error) {
-	for no, g := range s.groups {
-		if !g.loaded && !a.reusable {
-			if err := s.open(g, uint64(no)); err != nil {
-				return 0, 0, err
-			}
-		}
-		first := uint64(no) * s.perGroup
-		for at := uint64(0); ; {
-			lo, hi := runAt(a.of(g), at, 1)
-			if lo == hi {
-				break
-			}
-			at = hi
-			lo, hi = first+lo, first+hi
-			for lo < hi {
-				end := min(hi, (lo/s.mapChunk+1)*s.mapChunk)
-				if end-lo >= n && (to == from || end-lo < to-from) {
-					from, to = lo, end
-				}
-				lo = end
-			}
-		}
-	}
-	return from, to, nil
 }

@@ -18,7 +18,7 @@ import "math/bits"
 // All functions of this file need the writer lock.
 
 func (g *group) isReusable(i uint64) bool {
-	return g.reusable != nil && g.reusable[i/64]&(1<<(i%64)) != 0
+	return g.reusable != nil && g.reusable.has(i)
 }
 
 // setReusable marks [id, id+n) as reusable: setAvail then offers them.
@@ -35,7 +35,7 @@ func (s *space) setReusable(id Pgid, n uint64) error {
 		if g.isReusable(i) {
 			return s.bad(id, "freed twice by one checkpoint")
 		}
-		g.reusable[i/64] |= 1 << (i % 64)
+		g.reusable.set(i)
 		s.nReusable++
 	}
 	return nil
@@ -43,10 +43,10 @@ func (s *space) setReusable(id Pgid, n uint64) error {
 
 // offerReusable is setAvail of a reusable page, the i-th of its group.
 func (s *space) offerReusable(g *group, id Pgid, i uint64) error {
-	if g.offered[i/64]&(1<<(i%64)) != 0 {
+	if g.offered.has(i) {
 		return s.bad(id, "offered twice")
 	}
-	g.offered[i/64] |= 1 << (i % 64)
+	g.offered.set(i)
 	s.reusable.add(1)
 	return nil
 }

@@ -4,7 +4,7 @@ import "math/bits"
 
 // UsedSet is a set of page numbers below a fixed end.
 type UsedSet struct {
-	words []uint64
+	words bitmap
 	end   uint64
 }
 
@@ -34,13 +34,13 @@ func (u *UsedSet) Add(id Pgid) bool {
 	if uint64(id) >= u.end || u.Has(id) {
 		return false
 	}
-	u.words[id/64] |= 1 << (id % 64)
+	u.words.set(uint64(id))
 	return true
 }
 
 // Has reports whether the set has a page.
 func (u *UsedSet) Has(id Pgid) bool {
-	return uint64(id) < u.end && u.words[id/64]&(1<<(id%64)) != 0
+	return uint64(id) < u.end && u.words.has(uint64(id))
 }
 
 // Run returns the first run of pages in the set at or after from, of most pages at most; n is 0 if
@@ -55,12 +55,7 @@ func (u *UsedSet) Run(from Pgid, most uint64) (id Pgid, n uint64) {
 }
 
 // Count is the number of pages in the set.
-func (u *UsedSet) Count() (n uint64) {
-	for _, w := range u.words {
-		n += uint64(bits.OnesCount64(w))
-	}
-	return n
-}
+func (u *UsedSet) Count() uint64 { return u.words.count() }
 
 // Diff calls fn for each page that is in only one of two sets with the same end, in order, until fn
 // returns false. inU is set if u has the page.

@@ -22,9 +22,9 @@ var pageMutants = []mutant{
 	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if f.fileSync.grown.Swap(false) {`, `		if f.fileSync.grown.Swap(false) && false {`},
 	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/writeback.go", `	if err := f.unsynced(); err != nil {`, `	if err := f.unsynced(); err != nil && false {`},
 	{"check", "the_log_may_name_pages_in_use", "pager/alloc.go",
-		`		if pool.of(g)[i/64]&(1<<(i%64)) == 0 {`,
-		`		if pool.of(g)[i/64]&(1<<(i%64)) == 0 && false {`},
-	{"order", "pages_that_replay_allocates_are_punched", "pager/holes.go", `(g.again == nil || g.again[i/64]&(1<<(i%64)) == 0)`, `true`},
+		`		if !pool.of(g).has(i) {`,
+		`		if !pool.of(g).has(i) && false {`},
+	{"order", "pages_that_replay_allocates_are_punched", "pager/holes.go", `(g.again == nil || !g.again.has(i))`, `true`},
 	{"order", "pages_behind_the_durable_state_are_punched", "pager/holes.go", `if end = min(end, s.end); a`, `if end = s.end; a`},
 	{"room", "the_reserve_is_punched", "pager/holes.go", `a.reservePages(0) + minHolePages/4`, `0`},
 	{"room", "close_punches_the_reserve", "pager/holes.go", `least, a.reservePages(0))`, `least, 0)`},
@@ -115,8 +115,8 @@ var pageMutants = []mutant{
 			return nil, r.otherEpoch`, `		if err == nil && epochOf(b) != ref.Epoch && false {
 			return nil, r.otherEpoch`},
 	{"check", "an_extent_is_of_any_epoch", "pager/overflow.go", `	if epochOf(b) != ref.Epoch {`, `	if epochOf(b) != ref.Epoch && false {`},
-	{"check", "a_page_may_be_freed_twice", "pager/alloc.go", `		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 {
-			err = a.corrupt(`, `		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 && false {
+	{"check", "a_page_may_be_freed_twice", "pager/alloc.go", `		if err == nil && !g.used.has(at) {
+			err = a.corrupt(`, `		if err == nil && !g.used.has(at) && false {
 			err = a.corrupt(`},
 	{"check", "distrust_leaves_what_was_met", "pager/writeback.go", `	f.accessed.clear()
 `, ``},

@@ -1,0 +1,117 @@
+package pager
+
+import "math/bits"
+
+// bitmap is a set of small numbers. Its methods panic past its end.
+type bitmap []uint64
+
+func (b bitmap) has(i uint64) bool { return b[i/64]&(1<<(i%64)) != 0 }
+func (b bitmap) set(i uint64)      { b[i/64] |= 1 << (i % 64) }
+func (b bitmap) clear(i uint64)    { b[i/64] &^= 1 << (i % 64) }
+
+func (b bitmap) count() (n uint64) {
+	for _, w := range b {
+		n += uint64(bits.OnesCount64(w))
+	}
+	return n
+}
+
+// runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).
+func runAt(words bitmap, from, n uint64) (lo, hi uint64) {
+	if n == shortRun {
+		return shortRunAt(words, from)
+	}
+	end := uint64(len(words)) * 64
+	for at := from; at < end; {
+		lo = nextBit(words, at, false)
+		if lo >= end {
+			return 0, 0
+		}
+		hi = nextBit(words, lo, true)
+		if hi-lo >= n {
+			return lo, hi
+		}
+		at = hi
+	}
+	return 0, 0
+}
+
+// shortRunAt is runAt for runs of shortRun bits. It tests a word at a time, because a file with
+// many small fragments has many of them before each run.
+func shortRunAt(words bitmap, from uint64) (lo, hi uint64) {
+	before := 0 // set bits at the end of the previous words
+	for i := from / 64; i < uint64(len(words)); i++ {
+		w := words[i]
+		if i == from/64 {
+			w &= ^uint64(0) << (from % 64)
+		}
+		ones := bits.TrailingZeros64(^w)
+		if before+ones >= shortRun {
+			lo = i*64 - uint64(before)
+			return lo, nextBit(words, lo, true)
+		}
+		m := w & (w >> 1) // bit j: bits j and j+1 of w are set; then 4, 8 and 16 of them
+		m &= m >> 2
+		m &= m >> 4
+		m &= m >> 8
+		if m != 0 {
+			lo = i*64 + uint64(bits.TrailingZeros64(m))
+			return lo, nextBit(words, lo, true)
+		}
+		before = bits.LeadingZeros64(^w)
+	}
+	return 0, 0
+}
+
+// nextBit finds the first set (clear: unset) bit at or after from; past the end if there is none.
+func nextBit(words bitmap, from uint64, clear bool) uint64 {
+	i := from / 64
+	if i >= uint64(len(words)) {
+		return uint64(len(words)) * 64
+	}
+	w := words[i]
+	if clear {
+		w = ^w
+	}
+	w &= ^uint64(0) << (from % 64)
+	for w == 0 {
+		i++
+		if i == uint64(len(words)) {
+			return i * 64
+		}
+		w = words[i]
+		if clear {
+			w = ^w
+		}
+	}
+	return i*64 + uint64(bits.TrailingZeros64(w))
+}
+
+// shortest finds the shortest run of at least n pages, up to the end of a group and within one view
+// of the map.
+func (s *space) shortest(a *pagePool, n uint64) (from, to uint64, err error) {
+	for no, g := range s.groups {
+		if !g.loaded && !a.reusable {
+			if err := s.open(g, uint64(no)); err != nil {
+				return 0, 0, err
+			}
+		}
+		first := uint64(no) * s.perGroup
+		for at := uint64(0); ; {
+			lo, hi := runAt(a.of(g), at, 1)
+			if lo == hi {
+				break
+			}
+			at = hi
+			lo, hi = first+lo, first+hi
+			for lo < hi {
+				end := min(hi, (lo/s.mapChunk+1)*s.mapChunk)
+				if end-lo >= n && (to == from || end-lo < to-from) {
+					from, to = lo, end
+				}
+				lo = end
+			}
+		}
+	}
+	return from, to, nil
+}
