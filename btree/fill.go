@@ -104,7 +104,7 @@ func (f *filler) fill(ref pager.Ref, level uint8) (pager.Ref, error) {
 		if len(sizes) == fillWindow {
 			sizes = append(sizes[:0], sizes[1:]...)
 		}
-		sizes = append(sizes, used(cb))
+		sizes = append(sizes, UsedBytes(cb))
 		for m := 2; m <= len(sizes); m++ {
 			saved := 0
 			if ref, b, saved, err = f.join(ref, b, i-m+1, i+1, level, sizes[len(sizes)-m:]); err != nil {
@@ -153,7 +153,7 @@ func (f *filler) join(ref pager.Ref, b []byte, from, to int, level uint8, sizes 
 	}
 	s.items = appendItems(s.items[:0], src)
 	was, fresh := s.items[from:to], f.separators(s.items[from], level)
-	if used(b)-itemsSize(was)+itemsSize(fresh) > payload(b) {
+	if UsedBytes(b)-itemsSize(was)+itemsSize(fresh) > payload(b) {
 		return ref, b, 0, nil // their separators are longer
 	}
 	if err := f.between(src, fresh, from, to); err != nil {
@@ -285,7 +285,7 @@ func (f *filler) writePages(was, fresh []item, level uint8, sizes []int) error {
 		} else {
 			writeBranch(b, f.items[from:to])
 		}
-		fresh[i].ref, sizes[i], from = ref, used(b), to
+		fresh[i].ref, sizes[i], from = ref, UsedBytes(b), to
 		if fresh[i].rows, err = checkedSummary(ref, b); err != nil {
 			return err
 		}

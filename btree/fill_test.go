@@ -99,7 +99,7 @@ func TestFillJoinsBranches(t *testing.T) {
 		require.NoError(t, Walk(m, tree, func(ref pager.Ref, level uint8) (bool, error) {
 			b, err := m.Page(ref)
 			if level == 1 {
-				branches, full, space = branches+1, full+used(b), space+payload(b)
+				branches, full, space = branches+1, full+UsedBytes(b), space+payload(b)
 			}
 			return true, err
 		}))

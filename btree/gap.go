@@ -72,9 +72,6 @@ func EachChild(b []byte, fn func(sep []byte, ref pager.Ref, rows uint64)) {
 	}
 }
 
-// UsedBytes returns how many of the bytes behind the header of a leaf or branch are in use.
-func UsedBytes(b []byte) int { return used(b) }
-
 // EachRow calls row on each row of t, in order, and gap for each part that cannot be read. An error of
 // one of them ends it.
 func EachRow(r Reader, t Tree, row func(c *Cursor) error, gap func(Gap) error) error {

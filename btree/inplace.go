@@ -235,7 +235,7 @@ func (d *deleteOp) deleteInPlace(t *Tree) bool {
 	}
 	b, n := d.steps[0].b, d.steps[0].n
 	off := slot(b, n, d.cell)
-	left := used(b) - cellSize(b, off) - leafEntry
+	left := UsedBytes(b) - cellSize(b, off) - leafEntry
 	if n < 2 || left < payload(b)/mergeFraction || infoAt(b, cellPosAt(b, off))&infoOverflow != 0 ||
 		t.Rows < 2 ||
 		!d.checkCounts(2) ||

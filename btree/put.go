@@ -273,7 +273,7 @@ func (p *insertOp) leaf(b []byte) (full bool, i int, err error) {
 // compactLeaf puts the cell at i into b by rewriting b: without its gap, and with a header for each
 // cell if the new cell does not match b. It returns false if the cells still do not fit.
 func (p *insertOp) compactLeaf(b []byte, i int) bool {
-	n, need := count(b), used(b)
+	n, need := count(b), UsedBytes(b)
 	if p.was.Found {
 		need -= cellSize(b, slot(b, n, i)) + leafEntry
 		n--

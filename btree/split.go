@@ -140,7 +140,7 @@ func (p *insertOp) shift(b []byte, i int, cb []byte, k int) (moved bool, err err
 		if err != nil {
 			return false, err
 		}
-		if payload(sb)-used(sb) < payload(sb)/shiftFraction {
+		if payload(sb)-UsedBytes(sb) < payload(sb)/shiftFraction {
 			continue
 		}
 		left, right, edge := i, j, count(cb)
@@ -204,7 +204,7 @@ func (p *insertOp) addChild(b []byte, i int, it item) error {
 	copy(items[i+1:], items[i:])
 	items[i] = it
 	s.items = items
-	if used(b)+branchEntry+len(it.sep) <= payload(b) {
+	if UsedBytes(b)+branchEntry+len(it.sep) <= payload(b) {
 		writeBranch(b, items)
 		return nil
 	}
@@ -232,7 +232,7 @@ func (p *insertOp) addChild(b []byte, i int, it item) error {
 
 // sepFits reports whether a separator of size bytes fits in place of separator i of branch b.
 func sepFits(b []byte, n, i, size int) bool {
-	return used(b)-sepLen(b, n, i)+size <= payload(b)
+	return UsedBytes(b)-sepLen(b, n, i)+size <= payload(b)
 }
 
 // sepBetween verifies that s is above separator i and below separator j of branch b, where these

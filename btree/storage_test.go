@@ -383,7 +383,7 @@ func fill(t testing.TB, r Reader, tree Tree) (share float64, leaves int) {
 				return false, err
 			}
 			leaves++
-			sum += used(b)
+			sum += UsedBytes(b)
 			space += payload(b)
 		}
 		return true, nil

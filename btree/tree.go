@@ -92,8 +92,8 @@ func payload(b []byte) int {
 
 func isLeaf(b []byte) bool { return b[offKind] == byte(pager.KindLeaf) }
 
-// used is the number of payload bytes that cells or children take, without free space and gap.
-func used(b []byte) int {
+// UsedBytes is the number of payload bytes that cells or children take, without free space and gap.
+func UsedBytes(b []byte) int {
 	per := leafEntry
 	if !isLeaf(b) {
 		per = branchEntry
@@ -103,7 +103,7 @@ func used(b []byte) int {
 
 // usedMerged is used of a page with all entries of a and b, pages of one level.
 func usedMerged(a, b []byte) int {
-	total := used(a) + used(b)
+	total := UsedBytes(a) + UsedBytes(b)
 	if !isLeaf(a) || bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero]) {
 		return total
 	}
@@ -118,7 +118,7 @@ func usedMerged(a, b []byte) int {
 // and merge the same two pages for ever.
 const mergeFraction = 4
 
-func underfull(b []byte) bool { return used(b) < payload(b)/mergeFraction }
+func underfull(b []byte) bool { return UsedBytes(b) < payload(b)/mergeFraction }
 
 // kindWord is the word at offKind, without the count, of a page at level.
 func kindWord(level uint8) uint32 {

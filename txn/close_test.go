@@ -98,7 +98,9 @@ func TestCrashesOfAClose(t *testing.T) {
 			require.NoError(t, s.Close())
 			return got
 		}
-		for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None | crashfs.Prefix, From: from}) {
+		for im := range disk.Images(crashfs.ImageOptions{
+			Profiles: crashfs.Kill | crashfs.None | crashfs.Prefix, From: from,
+		}) {
 			d := im.Disk(crashfs.Options{})
 			_, gone := d.Stat("/a.ebb-wal-000002")
 			got := open(d)

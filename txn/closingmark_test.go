@@ -37,7 +37,8 @@ func TestClockMarkOfACloseOutlivesEveryCrash(t *testing.T) {
 		for im := range disk.Images(crashfs.ImageOptions{From: disk.Len()}) {
 			cut := im.Disk(crashfs.Options{})
 			require.Equal(t, mark, markOf(t, cut), im.Desc())
-			for again := range cut.Images(crashfs.ImageOptions{Profiles: crashfs.None | crashfs.Prefix | crashfs.Kill}) {
+			onceMore := crashfs.ImageOptions{Profiles: crashfs.None | crashfs.Prefix | crashfs.Kill}
+			for again := range cut.Images(onceMore) {
 				require.Equal(t, mark, markOf(t, again.Disk(crashfs.Options{})), "%s, then %s", im.Desc(), again.Desc())
 			}
 			n++

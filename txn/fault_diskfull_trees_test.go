@@ -22,7 +22,8 @@ func TestDroppedTreeOnADiskThatIsStillFull(t *testing.T) {
 	disk.SetCapacity(disk.Used() + 8<<20)
 	putRows(t, s, 9, "key", 2000, 900)
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
-	require.NoError(t, s.checkpointer.reclaimTrees(nil)) // what a checkpoint does before it finds no room for the free map
+	// What a checkpoint does before it finds no room for the free map.
+	require.NoError(t, s.checkpointer.reclaimTrees(nil))
 	require.NoError(t, s.lockWriter(nil))
 	reclaimEverything(t, s)
 	require.NoError(t, s.w.saveTrees())

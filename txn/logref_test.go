@@ -177,7 +177,9 @@ func TestValueOfACommitThatWaitsForNoSyncIsInTheLog(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(NoSync))
 	require.Greater(t, disk.Count(crashfs.KindSyncs), syncs)
-	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Reorder | crashfs.None | crashfs.Kill, From: disk.Len(), Random: 20}) {
+	for im := range disk.Images(crashfs.ImageOptions{
+		Profiles: crashfs.Reorder | crashfs.None | crashfs.Kill, From: disk.Len(), Random: 20,
+	}) {
 		o.FS = im.Disk(crashfs.Options{})
 		s, err := Open("/a.ebb", o)
 		require.NoError(t, err)

@@ -50,7 +50,8 @@ func memoryRows() (rows []Workload) {
 			)
 			add(
 				"after",
-				"gets at random for ten seconds after a load without syncs of up to 5 min, in the same process",
+				"gets at random for ten seconds after a load without syncs of up to 5 min, "+
+					"in the same process",
 				false,
 				empty,
 				runMemoryAfter,
