@@ -24,7 +24,7 @@ import (
 // and takes up to a minute: go test -run xxx -bench Figure -timeout 30m .
 
 // redisServer runs a redis-server that syncs as ebbd does. It skips the benchmark if there is none.
-func redisServer(b *testing.B) (addr string) {
+func redisServer(b *testing.B) (addr string, pid int) {
 	b.Helper()
 	needPrograms(b, "redis-server")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,7 +46,18 @@ func redisServer(b *testing.B) (addr string) {
 		}
 		return err == nil
 	}, 10*time.Second, 10*time.Millisecond)
-	return addr
+	return addr, cmd.Process.Pid
+}
+
+// processorTime is what a process has taken of the processors, in microseconds; 0 without /proc.
+func processorTime(b *testing.B, pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	const user, system, hz = 11, 12, 100 // fields behind the name
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	return (parseNumber(b, fields[user]) + parseNumber(b, fields[system])) * 1e6 / hz
 }
 
 func needPrograms(b *testing.B, names ...string) {
@@ -90,7 +101,8 @@ func BenchmarkFigureGetBesideWrites(b *testing.B) {
 	needPrograms(b, "redis-benchmark")
 	for _, pipeline := range []string{"1", "16"} {
 		b.Run("pipeline="+pipeline, func(b *testing.B) {
-			addresses := []string{startProcess(b, "--dir", b.TempDir()).addr, redisServer(b)}
+			redisAddr, _ := redisServer(b)
+			addresses := []string{startProcess(b, "--dir", b.TempDir()).addr, redisAddr}
 			p99, rate := [2][]float64{}, [2][]float64{}
 			for round := range 6 {
 				ctx, cancel := context.WithCancel(b.Context())
@@ -115,10 +127,12 @@ func BenchmarkFigureGetBesideWrites(b *testing.B) {
 }
 
 // BenchmarkFigureThroughput compares commands a second of fifty clients, with a sync before each
-// reply of a write. The servers take turns: median of five.
+// reply of a write, and the processor time of a command. The servers take turns: median of five.
 func BenchmarkFigureThroughput(b *testing.B) {
 	needPrograms(b, "redis-benchmark")
-	addresses := []string{startProcess(b, "--dir", b.TempDir()).addr, redisServer(b)}
+	redisAddr, redisPID := redisServer(b)
+	ebbd := startProcess(b, "--dir", b.TempDir())
+	addresses, pids := []string{ebbd.addr, redisAddr}, []int{ebbd.cmd.Process.Pid, redisPID}
 	commands := map[string][]string{
 		"SET": {"-t", "set"}, "INCR": {"-t", "incr"}, "GET": {"-t", "get"},
 		"HSET":  {"HSET", "h:__rand_int__", "f", "v"},
@@ -133,11 +147,16 @@ func BenchmarkFigureThroughput(b *testing.B) {
 				}
 				args := []string{"-c", "50", "-n", strconv.Itoa(n), "-P", strconv.Itoa(pipeline)}
 				args = append(args, commands[name]...)
-				rate := [2][]float64{}
+				rate, took := [2][]float64{}, [2][]float64{}
 				for round := range 10 {
-					row := redisBenchmark(b, b.Context(), addresses[round%2], args...)
-					rate[round%2] = append(rate[round%2], parseNumber(b, row[1]))
+					side := round % 2
+					began := processorTime(b, pids[side])
+					row := redisBenchmark(b, b.Context(), addresses[side], args...)
+					took[side] = append(took[side], (processorTime(b, pids[side])-began)/float64(n))
+					rate[side] = append(rate[side], parseNumber(b, row[1]))
 				}
+				b.ReportMetric(median(took[0]), "ebbd-us")
+				b.ReportMetric(median(took[1]), "redis-us")
 				b.ReportMetric(median(rate[0]), "ebbd/s")
 				b.ReportMetric(median(rate[1]), "redis/s")
 				b.ReportMetric(median(rate[0])/median(rate[1]), "x-redis")
