@@ -121,6 +121,9 @@ func (s *Space) saveHash(key []byte, row *Row) error {
 		if row.Count == 0 {
 			return s.deleteEmpty(key, row)
 		}
+		if row.Count == row.stored && !row.unsaved {
+			return nil // the row is as it was
+		}
 		return s.putKeep(key, row)
 	}
 	if row.Count == 0 && row.inexact {

@@ -105,6 +105,39 @@ func setFields(t *testing.T, sp *Space, key string, n int, expiry int64) Row {
 	return row
 }
 
+// TestOverwrittenFieldsLeaveTheMasterRow: a write of a field that counts as before is one write. The
+// store verifies the counts at its end.
+func TestOverwrittenFieldsLeaveTheMasterRow(t *testing.T) {
+	s := openTest(t)
+	later := s.clock.Now().Add(time.Hour).UnixMilli()
+	writes := func(fields int, expiry int64) (n int64) {
+		s.update(func(sp *Space) {
+			before := s.Writes()
+			setFields(t, sp, "h", fields, expiry)
+			n = s.Writes() - before
+		})
+		return n
+	}
+	const header, master = 1, 1
+	require.EqualValues(t, header+1+master, writes(1, NoExpiry))
+	require.EqualValues(t, 1, writes(1, NoExpiry))
+	require.EqualValues(t, 2+master, writes(2, NoExpiry))
+	require.EqualValues(t, 2, writes(2, NoExpiry))
+	require.EqualValues(t, 1+master, writes(1, later))
+	require.EqualValues(t, 1+master, writes(1, NoExpiry), "while a field may have an expiry")
+	s.update(func(sp *Space) {
+		row, err := sp.LoadAs([]byte("h"), TypeHash)
+		require.NoError(t, err)
+		deleted, err := sp.DeleteField(&row, []byte("1"))
+		require.NoError(t, err)
+		require.True(t, deleted)
+		require.NoError(t, sp.Save([]byte("h"), &row))
+		row, err = sp.LoadAs([]byte("h"), TypeHash)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, row.Count)
+	})
+}
+
 func TestRowsOfADeadCollectionAreReclaimed(t *testing.T) {
 	key := []byte("h")
 	for _, n := range []int{1, smallCollection + 1, 2*reclaimStep + 1} {

@@ -55,7 +55,8 @@ type Row struct {
 	userExpiry int64 // ms; expiry that the user has set for the key; 0: none
 	inexact    bool
 
-	unsaved bool // the row is not stored yet
+	unsaved bool  // the row is not stored yet
+	stored  int64 // Count of the stored row
 }
 
 // HasFieldTTL says whether fields of a hash may have expiries.
@@ -119,6 +120,7 @@ func decodeRow(b []byte) (Row, error) {
 	}
 	r.ID = binary.BigEndian.Uint64(b[1:])
 	r.Count = int64(binary.BigEndian.Uint64(b[9:]))
+	r.stored = r.Count
 	switch want {
 	case listRowSize:
 		r.Head = int64(binary.BigEndian.Uint64(b[17:]))

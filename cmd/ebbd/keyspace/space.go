@@ -118,6 +118,7 @@ func (s *Space) NextChange(key []byte, row *Row) (int64, error) {
 // put writes a master row with an expiry. The caller has vacated the key.
 func (s *Space) put(key []byte, row *Row, expiry int64) error {
 	s.rowBuf = appendRow(s.rowBuf[:0], row)
+	row.stored = row.Count
 	o := kv.PutOptions{}
 	switch {
 	case expiry == KeepExpiry:
