@@ -147,8 +147,8 @@ func (db *DB) beginRead(ctx context.Context) (*Tx, error) {
 	if err := db.state(false); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Done() != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	tx, at := new(Tx).init(db, &unused), db.clock.now()
 	began := at

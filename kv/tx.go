@@ -79,7 +79,7 @@ type Savepoint struct {
 
 // newTx returns a Tx for a write transaction, or for one-shot reads and writes.
 func newTx(db *DB) *Tx {
-	tx := &struct {
+	tx := &struct { // A second allocation would be a tenth of an Update of one put.
 		Tx
 		state txState
 	}{}
@@ -96,8 +96,8 @@ func (tx *Tx) start(ctx context.Context) error {
 	if err := tx.db.state(true); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Done() != nil && ctx.Err() != nil {
+		return ctx.Err()
 	}
 	tx.writable, tx.durability = true, tx.db.durability
 	return tx.beginWrite(ctx)

@@ -87,9 +87,9 @@ func TestCursorKeepsItsPlaceByKey(t *testing.T) {
 				want(c.Next(), keys, i)
 			case op < 14 && on:
 				want(c.Prev(), keys, place(at)-1)
-			case op < 17 && tx.Writable():
+			case op < 17 && !tx.read:
 				put(tx, key())
-			case tx.Writable():
+			case !tx.read:
 				k := key()
 				if rnd.Intn(2) == 0 && on {
 					k = at

@@ -165,8 +165,8 @@ func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
 }
 
 func endedLeavesTheNextAlone(t *testing.T, s *Store, ended *Tx, sp Savepoint, old *Cursor) {
-	require.True(t, ended.Done())
-	require.True(t, ended.Writable(), "as it was")
+	require.True(t, ended.done)
+	require.False(t, ended.read, "as it was")
 	next, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
 	began, done := make(chan struct{}), make(chan struct{})
@@ -241,7 +241,7 @@ func TestOpenTransactionOfAStoreThatFails(t *testing.T) {
 				tx.err = nil // each by itself
 			}
 			require.ErrorIs(t, tx.Commit(Sync), ErrFailed)
-			require.True(t, tx.Done())
+			require.True(t, tx.done)
 			read, err := s.Begin(t.Context(), false)
 			require.NoError(t, err)
 			require.Equal(t, map[string]string{"k": "v"}, contents(t, read, CatalogTree))

@@ -288,7 +288,7 @@ func TestStampsChangeWithTheTree(t *testing.T) {
 	seen := map[uint64]bool{}
 	for i := range 5 {
 		update(t, s, func(tx *Tx) {
-			require.True(t, tx.Writable())
+			require.False(t, tx.read)
 			before := tx.Stamp(CatalogTree)
 			_, err := tx.Put(CatalogTree, []byte{byte(i)}, nil, 0)
 			require.NoError(t, err)
@@ -304,9 +304,9 @@ func TestStampsChangeWithTheTree(t *testing.T) {
 		require.Equal(t, uint64(i+1), read.Seq())
 		require.True(t, seen[read.Stamp(CatalogTree)])
 		require.Zero(t, read.Stamp(99))
-		require.False(t, read.Done())
+		require.False(t, read.done)
 		read.Rollback()
-		require.True(t, read.Done())
+		require.True(t, read.done)
 		require.Zero(t, read.Stamp(CatalogTree))
 		require.Zero(t, read.Rows(CatalogTree))
 		require.False(t, read.Exists(CatalogTree))

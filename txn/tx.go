@@ -112,9 +112,6 @@ func (s *Store) canWrite() error {
 	return nil
 }
 
-// Writable says whether the transaction may write.
-func (tx *Tx) Writable() bool { return !tx.read }
-
 // Seq is the commit number of the state that the transaction reads; after Commit, its own.
 func (tx *Tx) Seq() uint64 { return tx.v.seq }
 
@@ -145,9 +142,6 @@ func (tx *Tx) SetDurability(d Durability) {
 
 // Err is the transaction's first I/O or corruption error.
 func (tx *Tx) Err() error { return tx.err }
-
-// Done says whether the transaction has ended.
-func (tx *Tx) Done() bool { return tx.done }
 
 // end marks the transaction as ended, or about to end: from now on its methods do not use the
 // writer, which the next transaction may own. The caller still has to release the lock.
@@ -219,10 +213,7 @@ func (tx *Tx) Get(id TreeID, key []byte) (value []byte, tag int64, found bool, e
 	if err := tx.check(); err != nil {
 		return nil, 0, false, err
 	}
-	t, ok := tx.tree(id)
-	if !ok {
-		return nil, 0, false, nil
-	}
+	t, _ := tx.tree(id)
 	v, found, err := tree.Get(tx, t, key)
 	if err != nil || !found {
 		return nil, 0, false, tx.recordErr(err)
@@ -238,10 +229,7 @@ func (tx *Tx) Info(id TreeID, key []byte) (Info, error) {
 	if err := tx.check(); err != nil {
 		return Info{}, err
 	}
-	t, ok := tx.tree(id)
-	if !ok {
-		return Info{}, nil
-	}
+	t, _ := tx.tree(id)
 	info, err := tree.GetInfo(tx, t, key)
 	return info, tx.recordErr(err)
 }
@@ -252,10 +240,7 @@ func (tx *Tx) Rank(id TreeID, key []byte) (rows uint64, err error) {
 	if err := tx.check(); err != nil {
 		return 0, err
 	}
-	t, ok := tx.tree(id)
-	if !ok {
-		return 0, nil
-	}
+	t, _ := tx.tree(id)
 	rows, err = tree.Rank(tx, t, key)
 	return rows, tx.recordErr(err)
 }
@@ -275,34 +260,30 @@ func (tx *Tx) RowsIn(id TreeID, lo, hi []byte) (rows uint64, err error) {
 
 // Rows counts the keys of a tree; 0 if it does not exist.
 func (tx *Tx) Rows(id TreeID) uint64 {
-	if tx.done {
-		return 0
-	}
 	return tx.trees().find(id).t.Rows
 }
 
-// trees are those of the open transaction, with its changes.
+// trees are those of the transaction, with its changes; none after its end.
 func (tx *Tx) trees() *trees {
-	if tx.w != nil {
+	switch {
+	case tx.w != nil:
 		return &tx.w.trees
+	case tx.done:
+		return &noTrees
 	}
 	return &tx.v.trees
 }
 
+var noTrees trees
+
 // Exists says whether the tree exists.
 func (tx *Tx) Exists(id TreeID) bool {
-	if tx.done {
-		return false
-	}
 	_, ok := tx.tree(id)
 	return ok
 }
 
 // Trees lists the trees in order, without dropped ones.
 func (tx *Tx) Trees() (ids []TreeID) {
-	if tx.done {
-		return nil
-	}
 	tx.trees().from(0, func(id TreeID, _ tree.Tree) bool {
 		if id < trashBit {
 			ids = append(ids, id)
@@ -315,9 +296,6 @@ func (tx *Tx) Trees() (ids []TreeID) {
 // Stamp changes whenever the content of the tree does, and identifies one content while the store
 // is open: for caches. It is 0 if the tree does not exist.
 func (tx *Tx) Stamp(id TreeID) uint64 {
-	if tx.done {
-		return 0
-	}
 	return tx.trees().find(id).stamp
 }
 
