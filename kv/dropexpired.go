@@ -77,11 +77,7 @@ func (tx *Tx) dropDue(ctx context.Context, families []*familyView) (total droppe
 		}
 	}
 	if len(steps) > 0 {
-		tx.OnCommit(func() {
-			for _, s := range steps {
-				tx.db.purged.add(s)
-			}
-		})
+		tx.OnCommit(func() { tx.db.purged.add(steps...) })
 	}
 	return total, nil
 }
@@ -139,7 +135,7 @@ func (v *familyView) drop(list []cf.Partition) (s purgeStep, err error) {
 		return purgeStep{}, v.below(err)
 	}
 	due = slices.DeleteFunc(due, func(p cf.Partition) bool { return !slices.Contains(list, p) })
-	s = purgeStep{base: v.fam.Base, how: inPartitions, partitions: len(due)}
+	s = purgeStep{base: v.fam.Base, how: inTransaction, partitions: len(due)}
 	for _, p := range due {
 		bytes, err := v.timed().EstimateBytes(p)
 		if err != nil {

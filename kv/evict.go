@@ -113,9 +113,7 @@ func (tx *Tx) evict() (deleted bool, err error) {
 	if err := tx.commit(nil); err != nil {
 		return false, err
 	}
-	for _, s := range purged {
-		tx.db.purged.add(s)
-	}
+	tx.db.purged.add(purged...)
 	return true, nil
 }
 

@@ -315,11 +315,7 @@ func (tx *Tx) purgeFamilies(
 	}
 	res, purged, stopped, err := tx.purgeAll(ctx, list, o)
 	if stands = stands || err == nil || stopped; stands && len(purged) > 0 {
-		tx.onCommit = append(tx.onCommit, func() {
-			for _, s := range purged {
-				tx.db.purged.add(s)
-			}
-		})
+		tx.onCommit = append(tx.onCommit, func() { tx.db.purged.add(purged...) })
 	}
 	return res, partitioned, tx.below(err)
 }

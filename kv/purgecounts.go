@@ -20,46 +20,40 @@ type purgeKind uint8
 
 const (
 	inBatch       purgeKind = iota // of a purge
-	inTransaction                  // of a purge in a caller's transaction
+	inTransaction                  // of a purge in a caller's transaction, or of a drop of partitions
 	evicted                        // because readers found the keys
-	inPartitions                   // that were dropped
 )
 
 // purgeCounts counts deletes of expired keys since Open, by family. It is safe for concurrent use.
 type purgeCounts struct {
 	mu     sync.Mutex
-	counts map[txn.TreeID]familyPurges // guarded by mu
+	counts map[txn.TreeID]FamilyStats // guarded by mu
 }
 
-type familyPurges struct {
-	purged, evicted, bytes int64
-	batches, partitions    uint64
-}
-
-func (c *purgeCounts) add(s purgeStep) {
+func (c *purgeCounts) add(steps ...purgeStep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts == nil {
-		c.counts = make(map[txn.TreeID]familyPurges)
+		c.counts = make(map[txn.TreeID]FamilyStats)
 	}
-	n := c.counts[s.base]
-	n.bytes += s.s.Bytes
-	switch s.how {
-	case inBatch:
-		n.batches++
-		n.purged += s.s.Keys
-	case inTransaction:
-		n.purged += s.s.Keys
-	case inPartitions:
-		n.purged += s.s.Keys
-		n.partitions += uint64(s.partitions)
-	case evicted:
-		n.evicted += s.s.Keys
+	for _, s := range steps {
+		n := c.counts[s.base]
+		n.BytesReclaimed += s.s.Bytes
+		n.PartitionsDropped += uint64(s.partitions)
+		if s.how == evicted {
+			n.Evicted += s.s.Keys
+		} else {
+			n.Purged += s.s.Keys
+		}
+		if s.how == inBatch {
+			n.PurgeBatches++
+		}
+		c.counts[s.base] = n
 	}
-	c.counts[s.base] = n
 }
 
-func (c *purgeCounts) of(base txn.TreeID) familyPurges {
+// of returns the counts of deletes of a family; the other numbers are zero.
+func (c *purgeCounts) of(base txn.TreeID) FamilyStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.counts[base]

@@ -137,11 +137,7 @@ func (db *DB) familyStats(
 	now := db.clock.read()
 	_ = db.guarded(func() error {
 		return cf.Each(tx, func(f *cf.Family) bool {
-			deleted := db.purged.of(f.Base)
-			s := FamilyStats{
-				Purged: deleted.purged, Evicted: deleted.evicted, PurgeBatches: deleted.batches,
-				BytesReclaimed: deleted.bytes, PartitionsDropped: deleted.partitions,
-			}
+			s := db.purged.of(f.Base)
 			if f.Partitioned() {
 				rows := ttl.TimeRows{Tx: tx, Family: f}
 				s.Rows, _ = rows.Count()
