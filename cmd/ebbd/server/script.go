@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -15,9 +16,8 @@ import (
 )
 
 const (
-	scriptBytes = 128 << 10       // longest script: its parser goes as deep as the script nests
-	scriptCount = 4096            // scripts that are known by their hash
-	scriptTime  = 5 * time.Second // of one run, while no other command of a turn runs
+	scriptBytes = 128 << 10 // longest script: its parser goes as deep as the script nests
+	scriptCount = 4096      // scripts that are known by their hash
 )
 
 // scriptTable has the scripts that EVAL and SCRIPT LOAD have brought, by the SHA-1 of their text. It
@@ -29,17 +29,20 @@ type scriptTable struct {
 }
 
 const (
-	errScriptTime   = replyError("ERR script has run for 5 seconds: it was ended, and its writes are undone")
 	errScriptMemory = replyError(
 		"OOM script has taken too much memory: it was ended, and its writes are undone")
 	errScriptKilled = replyError("ERR script was ended by SCRIPT KILL, and its writes are undone")
 )
 
+func errScriptTime(limit time.Duration) error {
+	return replyError(fmt.Sprintf("ERR script has run for %v: it was ended, and its writes are undone", limit))
+}
+
 // run notes a script that runs until ended is called, or SCRIPT KILL, its time or its memory ends it.
-func (t *scriptTable) run(l *lua.LState, mostBytes int) (ctx context.Context, ended func()) {
+func (t *scriptTable) run(l *lua.LState, o *Options) (ctx context.Context, ended func()) {
 	killable, kill := context.WithCancelCause(context.Background())
-	ctx, cancel := context.WithTimeoutCause(killable, scriptTime, errScriptTime)
-	go watchHeap(ctx, mostBytes, func() { kill(errScriptMemory) })
+	ctx, cancel := context.WithTimeoutCause(killable, o.ScriptTime, errScriptTime(o.ScriptTime))
+	go watchHeap(ctx, o.ScriptBytes, func() { kill(errScriptMemory) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running == nil {
@@ -177,7 +180,7 @@ func (r *request) runScript(proto *lua.FunctionProto, keys, argv [][]byte) error
 	defer func() { r.c.db, r.nested, r.inScript = db, nested, false }()
 	l := r.newState()
 	defer l.Close()
-	ctx, ended := r.s.scripts.run(l, r.s.o.ScriptBytes)
+	ctx, ended := r.s.scripts.run(l, &r.s.o)
 	defer ended()
 	l.SetContext(ctx)
 	l.SetGlobal("KEYS", luaStrings(l, keys))

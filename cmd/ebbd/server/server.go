@@ -33,6 +33,7 @@ type Options struct {
 	MaxReplies  int              // bytes of replies that wait for a client; 0: 256 MiB
 	MaxBulk     int              // bytes of one argument; 0: 512 MiB
 	ScriptBytes int              // of memory that the values of a script may take; 0: 512 MiB
+	ScriptTime  time.Duration    // of one script, while no other write runs; 0: 5 seconds
 	CacheBytes  int64            // see kv.Options
 	MaxBytes    int64            // see kv.Options
 	PageSize    int              // of a new store; 0: 16 KiB, for keys of 4 KiB
@@ -101,6 +102,7 @@ func Open(o Options) (*Server, error) {
 	setDefault(&o.Databases, 16)
 	setDefault(&o.MaxReplies, 256<<20)
 	setDefault(&o.ScriptBytes, 512<<20)
+	setDefault(&o.ScriptTime, 5*time.Second)
 	setDefault(&o.MaxBulk, resp.DefaultLimits.Bulk)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
