@@ -12,6 +12,7 @@ import (
 )
 
 func TestBuilderMakesTheSameRowsAsPut(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, pageSize := range []int{4096, 65536} {
 		for _, ks := range keySpaces {

@@ -101,6 +101,7 @@ func TestInsertCursorFollowsRowsInOrder(t *testing.T) {
 
 // TestInsertCursorAppendsTheSameBytesAsPut: the caller puts the rows that Append leaves.
 func TestInsertCursorAppendsTheSameBytesAsPut(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	seen := map[string]int{}
 	for round := range 300 {

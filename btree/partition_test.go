@@ -38,6 +38,7 @@ func partsKey(i, pad int) []byte { return append(fmt.Appendf(nil, "%06d", i), ma
 // TestPartitionsAreTheTree: after changes of the partitions, in any interleaving, the merged tree
 // has the same rows as the model, and no page leaks or is reachable twice.
 func TestPartitionsAreTheTree(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	seen := map[string]int{}
 	rounds := 160

@@ -109,6 +109,7 @@ func deepChange(rnd *rand.Rand, deletes int) (c Change) {
 // TestHintsStayValidAsFarAsKnown: after each change that splits pages, merges them or moves cells,
 // in trees that grow and shrink by whole levels. Most other hints still lead to their leaves.
 func TestHintsStayValidAsFarAsKnown(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	m := newMemory(4096)
 	tr := Tree{}

@@ -81,6 +81,7 @@ func TestRelocateContinuesAtNext(t *testing.T) {
 // before the branch's first child, whose key a branch does not have, and the next step began with the
 // first key of the tree.
 func TestRelocateInStepsOfFewReads(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for more := range 12 {
 		m := newMemory(4096)

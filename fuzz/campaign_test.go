@@ -25,6 +25,7 @@ func TestCrashesAreSurvived(t *testing.T) {
 
 // TestEveryProfileIsSurvived takes samples of each profile from workloads that touch much.
 func TestEveryProfileIsSurvived(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	var runs []*Run
 	for _, text := range []string{"busy big.0 ckpt.1", "closed+direct rotate.0 drop.1", "wide beside.0 relax.1"} {
@@ -53,6 +54,7 @@ func TestEveryProfileIsSurvived(t *testing.T) {
 }
 
 func TestCampaignDoesTheSameForTheSameSeed(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	o := Options{Seed: 9, Most: 120, Workers: 1}
 	first, second := Campaign(t.Context(), o), Campaign(t.Context(), o)
@@ -62,6 +64,7 @@ func TestCampaignDoesTheSameForTheSameSeed(t *testing.T) {
 
 // TestWorkloadsMakeTheSameTraceEachTime is what replaying rests on.
 func TestWorkloadsMakeTheSameTraceEachTime(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, w := range []Workload{Random(5, 80), Random(7, 40), Specials()[1], Sequences(1)[30]} {
 		first, err := Do(w)
@@ -123,6 +126,7 @@ func TestFailuresShrink(t *testing.T) {
 // TestRecoveriesOfRecoveriesEndAlike goes through one image with everything that can happen to its
 // recovery, to depth 3.
 func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	w, err := ParseWorkload("busy relax.0 put.1")
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 // TestRandomWorkloadsReachEverything asserts that what random workloads are for does happen in
 // them.
 func TestRandomWorkloadsReachEverything(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	var splits, deep, overflows, reused, grown, cut, spilled, recycled, checkpoints, merged, leafRuns int
 	for seed := range uint64(4) {
@@ -96,6 +97,7 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 // them, under a directory of two levels, and go on from there. An extent that crosses from one
 // group to the next is there, too. So are punches of free runs: small groups have short ones.
 func TestSmallGroupsAreMany(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	crossing, punches, reserved := 0, 0, 0
 	for _, w := range []Workload{

@@ -159,6 +159,7 @@ func TestOracleSeesTheClockMark(t *testing.T) {
 // before, between and after operations on expiries: F22 and F23. The run compares all the way, the
 // oracle what crashes leave.
 func TestClockMayGoWrongAtEveryStep(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	names := []string{"putttl", "purge", "evict", "hold", "clearttl", "frozen", "kill", "hold", "purge"}
 	ops := make([]Op, len(names))
@@ -190,6 +191,7 @@ func TestClockMayGoWrongAtEveryStep(t *testing.T) {
 // TestRandomWorkloadsReachExpiry asserts that what random workloads are for does happen to expiries
 // in them. It looks at what the store says of itself, after each operation.
 func TestRandomWorkloadsReachExpiry(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	var purges, evictions, dropped, emptied, clamped, followed, later int
 	for _, seed := range []uint64{0, 1, 4, 7} {

@@ -18,6 +18,7 @@ import (
 // TestFailingCallsAreSurvived takes samples of every fault; crashtest faults goes through all of
 // them.
 func TestFailingCallsAreSurvived(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	most := 12
 	if testing.Short() {
@@ -36,6 +37,7 @@ func TestFailingCallsAreSurvived(t *testing.T) {
 // TestFullDiskAtEachCallOfCompactAndBackup: each write, growth, segment and hole of them is refused in
 // turn, once or from then on. The store goes on, or has failed, and has all rows when it is opened again.
 func TestFullDiskAtEachCallOfCompactAndBackup(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, w := range spelt(
 		"holed+groups compact.1a", // to its end, with a fill pass
@@ -89,6 +91,7 @@ func TestFaultsThatWereCutShortAreNotComplete(t *testing.T) {
 // TestFailedSyncsLoseNothingThatWasShown is F8 at every sync of some workloads: the store is opened
 // again in the same boot, and what it shows then survives every crash.
 func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	workloads := []string{
 		"closed put.0",

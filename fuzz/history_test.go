@@ -11,6 +11,7 @@ import (
 )
 
 func TestHistoriesAreThoseOfASerialStore(t *testing.T) {
+	racetest.NotQuick(t)
 	n := 100
 	if testing.Short() {
 		n = racetest.Sample(30, 12)

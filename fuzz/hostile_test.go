@@ -114,6 +114,7 @@ func TestForgedStoresEndInErrors(t *testing.T) {
 
 // TestForgedStoresOfTheSystem are read through a map, in which a page is proved once.
 func TestForgedStoresOfTheSystem(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	all := specimens(t)
 	t.Chdir(t.TempDir())
@@ -179,6 +180,7 @@ func requireErrors(t *testing.T, stream uint64, input func(rnd *rand.Rand, shape
 // TestMendedStoreIsSound proves the mender: what it seals without an edit is the specimen itself,
 // so every byte that it computes is the one that the engine wrote.
 func TestMendedStoreIsSound(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for i, s := range specimens(t) {
 		files := hostileFiles(specimens(t), hostile(byte(i), mendPages|mendRecords|mendSegments))

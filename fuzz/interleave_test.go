@@ -6,10 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // TestInterleavings plays a sample of every pair of roles. crashtest interleave plays all.
 func TestInterleavings(t *testing.T) {
+	racetest.NotQuick(t)
 	sample := 25
 	if testing.Short() {
 		sample = 3

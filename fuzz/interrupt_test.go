@@ -13,6 +13,7 @@ import (
 // TestInterruptedCampaignsReport ends the context of each campaign as soon as it tells of
 // something: it begins nothing more, reports what it has done, and does not claim to be complete.
 func TestInterruptedCampaignsReport(t *testing.T) {
+	racetest.NotQuick(t)
 	for name, run := range map[string]func(t *testing.T, ctx context.Context, interrupt func()){
 		"campaign": func(t *testing.T, ctx context.Context, interrupt func()) {
 			r := Campaign(ctx, Options{Seed: 1, Profiles: crashfs.None, Depth: 1, Tick: func(Report) { interrupt() }})

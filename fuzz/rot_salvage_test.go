@@ -21,6 +21,7 @@ import (
 // older and foreign pages in place of others, and cuts the file: every row that comes out was in a
 // committed state, and no more rows are missing than the damage hit.
 func TestSalvageOfEachDamage(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	every := racetest.Sample(43, 97) // crashtest bitflip zeroes every page
 	for _, name := range Shapes() {

@@ -78,6 +78,7 @@ func pow(base, n int) int {
 // TestRotIsFoundOrHarmless damages every thirteenth byte of every specimen, and does all the damage
 // that goes by pages and files. crashtest bitflip turns every bit.
 func TestRotIsFoundOrHarmless(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	every := int64(31)
@@ -155,6 +156,7 @@ func TestOnlyTheNewestSegmentMayBeSetBackUnseen(t *testing.T) {
 }
 
 func TestLinesOfRotReplay(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, line := range []string{"tree app.ebb flip 5000 3", "cut - mix 1 0", "killed app.ebb old 0 0"} {
 		r, err := ParseRot(line)
@@ -185,6 +187,7 @@ func TestLinesOfRotReplay(t *testing.T) {
 // Where one of these is damaged, the families of the others are to be read by name, and hold what
 // they held.
 func TestFamiliesAreLookedAtWithoutTheirList(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	name := func(i int) string { return fmt.Sprintf("family %03d, %s", i, strings.Repeat("x", 50)) }
 	s, err := shape{"crowd", func(b *bench) error {

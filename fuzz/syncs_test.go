@@ -17,6 +17,7 @@ var syncSites = sync.OnceValues(SyncSites)
 
 // TestEverySyncIsReached holds the syncs in the source against those that traces show.
 func TestEverySyncIsReached(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	static, err := crashfs.StaticSyncSites(
 		"../pager",
@@ -43,6 +44,7 @@ func TestEverySyncIsReached(t *testing.T) {
 // make durable. A direct write that only asks whether there are direct writes is none: what it
 // writes is there already, and is synced after it.
 func TestEverySyncIsNeeded(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	sites, err := syncSites()
 	require.NoError(t, err)

@@ -71,6 +71,7 @@ func flipByte(t *testing.T, fsys vfs.FS, off int64) {
 // yields each readable row unchanged, and the rows that it reports as lost are the rest. Check reports
 // the same places.
 func TestDamageHidesOnlyWhatItHit(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	fsys, stored := damagedStore(t)
 	info, err := fsys.Stat(path)

@@ -155,6 +155,7 @@ func inTurn(moments []files) []byte {
 // the calls of a session between them: the copy opens and has a committed state, or it is ErrCorrupt,
 // at Open or where it is read.
 func TestCopyOfAnOpenStoreIsRightOrCorrupt(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	states := sessionStates(t)
 	disk := vfs.NewMemory()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/pager"
@@ -44,6 +45,7 @@ var memoryRows = flag.Int("memoryrows", 1_500_000, "rows of TestLargeTransaction
 // group of 256 MB where the system lets us make one. Each measures its anonymous memory all the
 // while.
 func TestLargeTransactionsStayWithinTheirMemory(t *testing.T) {
+	racetest.NotQuick(t)
 	rows := *memoryRows
 	if testing.Short() {
 		rows = min(rows, 100_000)

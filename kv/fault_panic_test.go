@@ -131,6 +131,7 @@ var errBroken = errors.New("invariant broken")
 // returned is there, the one that had begun is there whole or not at all. The deferred calls of the
 // engine damage nothing: the same holds for the files that it leaves if the panic is recovered.
 func TestPanicInsideTheEngineLeavesTheFilesRight(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	states := sessionStates(t)
 	n := 0

@@ -32,6 +32,7 @@ const storeOfChild = "EBB_STORE_IN_LITTLE_MEMORY"
 // put a million: frames had 384 MiB whatever there was. Here the cgroup has 32 MB; with the old bound
 // it is killed within the first 100,000 rows.
 func TestStoreInLittleMemoryIsNotKilled(t *testing.T) {
+	racetest.NotQuick(t)
 	if path := os.Getenv(storeOfChild); path != "" {
 		fillInLittleMemory(t, path)
 		return

@@ -148,6 +148,7 @@ func (b *holeBed) requireRoom(t *testing.T) {
 // TestPagesAreBornWithRoom: random pages, checkpoints, punches and opens. A page that counts as
 // available has room on the disk, and the pages of the state keep their bytes.
 func TestPagesAreBornWithRoom(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for seed := range int64(3) {
 		b := newHoleBed(t, seed)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // pageState is what the naive model knows of a page.
@@ -199,6 +201,7 @@ func (m *spaceModel) check() {
 }
 
 func TestSpaceAgreesWithANaiveModel(t *testing.T) {
+	racetest.NotQuick(t)
 	for seed := int64(1); seed <= 30; seed++ {
 		rnd := rand.New(rand.NewSource(seed))
 		perGroup := uint64(64 * (1 + rnd.Intn(4)))

@@ -276,6 +276,7 @@ func smallBackup(t *testing.T) *backedUp {
 
 // TestDamagedBackupIsCorrupt: with any byte changed, cut anywhere, with more bytes behind it.
 func TestDamagedBackupIsCorrupt(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	b := smallBackup(t)
 	o := testOptions(crashfs.New(crashfs.Options{Untraced: true}))
@@ -383,6 +384,7 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 // TestCrashOfBackup stops the disk after each operation of a backup and of the commits behind it. The
 // store has all commits, and an increment since the backup restores exactly, or is refused.
 func TestCrashOfBackup(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, changed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("changed=%v", changed), func(t *testing.T) {

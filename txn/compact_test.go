@@ -16,6 +16,7 @@ import (
 // TestCloseReturnsDeletedSpace deletes nearly everything from stores of one large value, of many
 // small ones, and of large values followed by small ones: the file is small after Close.
 func TestCloseReturnsDeletedSpace(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, c := range []struct {
 		name string
@@ -100,6 +101,7 @@ func sparse(t *testing.T, o Options) *Store {
 
 // TestCompactionStepMovesPagesAtTheEnd: a step with a budget of a few pages moves those at the end.
 func TestCompactionStepMovesPagesAtTheEnd(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	s := sparse(t, testOptions(vfs.NewMemory()))
 	before := s.pg.Alloc.Pages()
@@ -124,6 +126,7 @@ func TestCompactionStepMovesPagesAtTheEnd(t *testing.T) {
 
 // TestCloseCompactsInSteps that fit the cache, until the file is compact.
 func TestCloseCompactsInSteps(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	fs := vfs.NewMemory()
 	o := testOptions(fs)

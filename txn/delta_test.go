@@ -294,6 +294,7 @@ func TestNoDeltaOfAPageThatNoCheckpointWrites(t *testing.T) {
 
 // TestATransactionLargerThanTheCacheGetsDeltasOnlyInPart: they cannot be written early.
 func TestATransactionLargerThanTheCacheGetsDeltasOnlyInPart(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
@@ -347,6 +348,7 @@ func TestACheckpointVerifiesTheBasesOfDeltas(t *testing.T) {
 
 // TestRowsAtRandomBesideCheckpoints is a load of which each part finds another one being written.
 func TestRowsAtRandomBesideCheckpoints(t *testing.T) {
+	racetest.NotQuick(t)
 	for name, open := range deltaModes {
 		t.Run(name, func(t *testing.T) {
 			fs, path := open(t)

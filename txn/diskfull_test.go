@@ -103,6 +103,7 @@ func inPlace(t *testing.T) (disk *crashfs.Disk, from int, want []string, acked m
 
 // TestCrashesOfACheckpointInPlace: at every disk operation, and again after the store is reopened.
 func TestCrashesOfACheckpointInPlace(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	disk, from, want, acked := inPlace(t)
 	sure := func(point int) (n int) {
@@ -216,6 +217,7 @@ func TestLogOfRolledBackPartsIsReset(t *testing.T) {
 // TestDeletesContinueWhenTheLogIsFull: a commit without log space runs a checkpoint, which frees
 // some, and the next commit succeeds.
 func TestDeletesContinueWhenTheLogIsFull(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	s, disk, _ := fullStore(t)
 	disk.SetCapacity(disk.Used() + 8<<20)

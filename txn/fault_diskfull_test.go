@@ -165,6 +165,7 @@ func TestRowsInOrderOnADiskThatIsStillFull(t *testing.T) {
 
 // TestOverwrittenValueOnADiskThatIsStillFull: it takes the room of two, and so does its replay.
 func TestOverwrittenValueOnADiskThatIsStillFull(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, d := range []Durability{Sync, NoSync} {
 		for _, more := range []int{-1, 0, 1 << 20} {

@@ -157,6 +157,7 @@ func (r *limitRun) requireKept() {
 // What was acknowledged can be checkpointed, closed, recovered and deleted, at the limit as below
 // it.
 func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	seeds := int64(2)
 	if testing.Short() {
@@ -312,6 +313,7 @@ func TestTheWaitForSpaceEndsWithItsContext(t *testing.T) {
 // Each image opens with the rows of the last durable commit or of the one in flight, is sound, and
 // can be checkpointed and closed.
 func TestCrashesAtTheLimitOfItsDirectoryLoseNothing(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	r := newLimitRun(t, 7)
 	r.fill()

@@ -109,6 +109,7 @@ func (r *fullRun) deleteAll(id TreeID) (err error) {
 // Nothing that was acknowledged is lost, no open is refused, deletes are possible, and in the end
 // all space comes back.
 func TestHistoriesOnADiskAndUnderABound(t *testing.T) {
+	racetest.NotQuick(t)
 	historiesOnADisk(t, []uint64{1, 2, 3, 216}[:racetest.Sample(4, 2)], true)
 }
 

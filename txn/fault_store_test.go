@@ -87,6 +87,7 @@ func after(n int) int { return n + 1 + n/racetest.Sample(8, 3) }
 // packs the file when it is closed. Whatever call it hits gives that error, and takes it for no
 // damage. Opened again, the store holds what had returned, and no half of anything.
 func TestFailingCallOfAHeavySession(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	s, disk := someTrees(t)
 	require.NoError(t, s.Close())
@@ -165,6 +166,7 @@ func TestFailingCallOfAHeavySession(t *testing.T) {
 // TestFailingCallOfARecovery fails the n-th read, and the n-th change of the disk, of a recovery of
 // more than the cache holds: Open gives that error, and the next one finds everything.
 func TestFailingCallOfARecovery(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	s, disk := someTrees(t)
 	im := imageOf(t, disk)

@@ -164,6 +164,7 @@ func TestCheckpointOfDeltasHurriesSooner(t *testing.T) {
 // the transaction that makes it, with it and after it. Each finds its rows while frames are reclaimed
 // and reused; frames that a reader may access are not reused before it has ended.
 func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
+	racetest.NotQuick(t)
 	for who, want := range map[string]string{"before": "first", "beside": "first", "with": "second", "after": "third"} {
 		t.Run(who, func(t *testing.T) {
 			s := openCramped(t)
@@ -267,6 +268,7 @@ func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 // TestSnapshotsAreWholeBesideFrameReclaim: writers move amounts between rows, faster than checkpoints
 // end, and each reader finds the same sum.
 func TestSnapshotsAreWholeBesideFrameReclaim(t *testing.T) {
+	racetest.NotQuick(t)
 	const rows, each = 6_000, 100
 	o := testOptions(vfs.NewMemory())
 	o.Inline, o.CacheBytes, o.CheckpointBytes = false, 1<<20, 256<<10

@@ -21,6 +21,7 @@ type reachable struct {
 // held across them, large values, and drops. Neither a punch nor a write touches a page of the
 // state that recovery would start from, or of a snapshot.
 func TestPunchesTouchNoPageThatARecoveryReaches(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	fs := &watchedFS{FS: crashfs.New(crashfs.Options{})}
 	o := testOptions(fs)

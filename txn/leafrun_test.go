@@ -111,6 +111,7 @@ func TestRowsInOrderAreWrittenOnce(t *testing.T) {
 // TestRowsOutOfOrderArePut: rows that would have to go elsewhere end a run of leaves, and few rows
 // make none.
 func TestRowsOutOfOrderArePut(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	o := testOptions(vfs.NewMemory())
 	o.CheckpointBytes, o.CacheBytes = 1<<30, 8<<20
@@ -183,6 +184,7 @@ func TestRowsOutOfOrderArePut(t *testing.T) {
 // TestLeafRunsAfterACrash crashes a session at each of its steps: recovery finds the durable rows, or
 // a later commit's version, and a killed process leaves all of them.
 func TestLeafRunsAfterACrash(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
@@ -250,6 +252,7 @@ func TestLeafRunsAfterACrash(t *testing.T) {
 // transaction that appended them and later, and appends others: none of their pages may be reused
 // while a crash can return to records that reference them.
 func TestLeafRunsStayUntilACheckpoint(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)

@@ -242,6 +242,7 @@ func TestReferencedValuesStartCheckpoints(t *testing.T) {
 // TestReferencedValuesOfALongLog recovers from a log that no batch holds: the values are known before
 // the first page is written.
 func TestReferencedValuesOfALongLog(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)

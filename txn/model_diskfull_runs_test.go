@@ -83,6 +83,7 @@ func runStillFull(t *testing.T, seed uint64, trace, bounded bool) *fullRun {
 // TestHistoriesOnADiskThatIsStillFull runs those that once were refused, and some more;
 // EBB_FULL_SEED=n EBB_FULL_FOR=10m others from n on.
 func TestHistoriesOnADiskThatIsStillFull(t *testing.T) {
+	racetest.NotQuick(t)
 	historiesOnADisk(t, []uint64{5, 14, 58, 1020, 2195}[:racetest.Sample(5, 2)], false)
 }
 

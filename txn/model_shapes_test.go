@@ -211,6 +211,7 @@ func (p *shapes) layouts() (n [2]int) {
 // rows are changed. What is taken back, in part or as a whole, is as it was, snapshots stay, and a
 // crash loses nothing.
 func TestRowsOfFewShapes(t *testing.T) {
+	racetest.NotQuick(t)
 	for name, c := range map[string]struct {
 		cache     int64
 		from      int // ManyFrom

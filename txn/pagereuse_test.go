@@ -107,6 +107,7 @@ func TestPagesOfTheOlderVersionAreReusedEarly(t *testing.T) {
 // TestPagesOfTheOlderVersionAreNotOverwritten as long as a crash would start from it: neither by the
 // checkpoint, nor beside it by more pages than frames, large values or leaf runs.
 func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	fs := &watchedFS{FS: vfs.NewMemory()}
 	s, reached, reader := overwritten(t, fs)
@@ -207,6 +208,7 @@ func TestReplayHasSpaceAfterACrash(t *testing.T) {
 // TestNoPageIsReusedBeforeItsCheckpointBegins: an epoch can end without a checkpoint. Pages freed in
 // it belong to the last durable version until a checkpoint has ended.
 func TestNoPageIsReusedBeforeItsCheckpointBegins(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	fs := &watchedFS{FS: vfs.NewMemory()}
 	s, _, reader := overwritten(t, fs)

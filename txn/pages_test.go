@@ -266,6 +266,7 @@ func (f freezing) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, er
 // TestReaderThatBeginsBetweenADeltaAndItsBranch: the row is put once, and counted once, in a branch
 // that is copied.
 func TestReaderThatBeginsBetweenADeltaAndItsBranch(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for name, key := range map[string][]byte{"new": []byte("key-5000-x"),
 		"undone": []byte("key-5000-x"), "replaced": batchKey(77)} {

@@ -38,6 +38,7 @@ func anyChanges(rnd *rand.Rand, n, rows int) []Change {
 // with one worker and with several, in stores whose pages are all in frames, are written early, or
 // have deltas. Rolled back transactions leave nothing.
 func TestParallelApplyEqualsSerialApply(t *testing.T) {
+	racetest.NotQuick(t)
 	for name, cache := range map[string]int64{"fits": 8 << 20, "short": 300 << 10, "deltas": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			racetest.OneGoroutine(t)

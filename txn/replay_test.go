@@ -95,6 +95,7 @@ func requireLogRows(t *testing.T, s *Store, n int) {
 // longer: the former is read once, although it is proved before it is applied, and the latter
 // twice.
 func TestLogIsReadOnce(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	const n = 20_000
 	for _, test := range []struct {
@@ -182,6 +183,7 @@ func (s *mainSync) SyncData() error {
 // TestReplaySyncsInTheBackground, not only at the end. Replay waits for its syncs, and returns their
 // error.
 func TestReplaySyncsInTheBackground(t *testing.T) {
+	racetest.NotQuick(t)
 	const n = 90_000 // more than twice what is worth a sync
 	payload := make([]byte, redoHead)
 	binary.LittleEndian.PutUint64(payload, 1)

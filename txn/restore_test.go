@@ -91,6 +91,7 @@ func TestRestoreRefusesWhatIsThere(t *testing.T) {
 // TestRestoreCrash stops the disk after each operation of Restore. The path has no file, or the whole
 // store; Open removes what else there is, and another Restore works.
 func TestRestoreCrash(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	b := smallBackup(t)
 	disk := crashfs.New(crashfs.Options{})

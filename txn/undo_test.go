@@ -159,6 +159,7 @@ func TestRollbackLeavesEveryPageAsItWas(t *testing.T) {
 // TestConcurrentReaderSeesThePreviousVersion: while the transaction is open, after its commit or
 // rollback, and while later ones change the same pages.
 func TestConcurrentReaderSeesThePreviousVersion(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, end := range []string{"commit", "rollback"} {
 		for _, look := range []string{"at once", "later"} {

@@ -59,6 +59,7 @@ func commitOfSegments(t *testing.T, segmentSize int64, segments int, end bool) *
 // than twice that at every open. What a commit takes does not depend on its size now, with an end
 // or not.
 func TestEndOfACommitIsFoundBeforeItsBytesAreKept(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, end := range []bool{true, false} {
 		l := commitOfSegments(t, 2<<20, 16, end)

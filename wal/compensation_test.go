@@ -14,6 +14,7 @@ import (
 // TestCompensationCancelsACommit, whatever became of it before: in memory, on its way, in the file; of
 // one part or several; where its segment ends.
 func TestCompensationCancelsACommit(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	commits := 20
 	if testing.Short() {

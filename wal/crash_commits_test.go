@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // TestCrashBeforeCompensationIsDurable may bring the commit back, one after that may not.
@@ -78,6 +80,7 @@ func TestPowerCutDuringAGroup(t *testing.T) {
 // without a sync, with writes that take their time, and cuts the power again and again: what was
 // told to be durable is there, in order, and nothing after a hole.
 func TestCrowdCrashesAtRandom(t *testing.T) {
+	racetest.NotQuick(t)
 	forKinds(t, func(t *testing.T, block int) {
 		d := newDisk(t, block)
 		var pace sync.Mutex

@@ -245,6 +245,7 @@ func (l *testLog) fileSizes() (sizes []int) {
 // TestLogBeginsSmall: a log with few records does not fill a whole segment, and one with more has
 // whole segments soon.
 func TestLogBeginsSmall(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, block := range []int{0, 512} {
 		d := newDisk(t, block)

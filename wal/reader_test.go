@@ -114,6 +114,7 @@ func withoutHint(b []byte) []byte {
 }
 
 func TestTornTailIsCutAtEveryLength(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	forKinds(t, func(t *testing.T, block int) {
 		l, file := smallLog(t, block)
@@ -153,6 +154,7 @@ func TestTornTailIsCutAtEveryLength(t *testing.T) {
 }
 
 func TestEveryFlippedBitIsFoundOrHarmless(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, block := range []int{512, 0} {
 		l, file := smallLog(t, block)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestBitflipReportsAsJSON(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	status, out, text := try("bitflip", "-every", "997", "-bits", "1", "-shapes", "cut,tree",
 		"-damage", "flip,mix", "-json")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // testCacheDisk is a disk of so many blocks, all of them full of one byte.
@@ -63,6 +65,7 @@ func TestReadsSeeWhatWasWrittenFlushedOrNot(t *testing.T) {
 // held at the last flush or what one of the writes since then has brought, flushed blocks are
 // whole, and each way does what its name says.
 func TestPowerCutLosesOnlyWhatWasNotFlushed(t *testing.T) {
+	racetest.NotQuick(t)
 	const blocks = untornBlocks + 40
 	d := testCacheDisk(t, blocks, 1)
 	require.NoError(t, d.write(bytes.Repeat([]byte{2}, blocks/2*blockSize), 0))

@@ -7,9 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/fuzz"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 func TestInterleaveReportsAsJSONAndReplays(t *testing.T) {
+	racetest.NotQuick(t)
 	status, out, text := try("interleave", "-sample", "2", "-seed", "3", "-json", "-min", "40")
 	require.Zero(t, status, text)
 	var r fuzz.InterleaveReport

@@ -26,6 +26,7 @@ func need(t *testing.T, s diskSystem) {
 }
 
 func TestImagesOfADiskLoseNothing(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	need(t, loopSystem)
 	dir := t.TempDir()
@@ -60,6 +61,7 @@ func TestInterruptedLoopfsUnmountsAndRemoves(t *testing.T) {
 // TestImageIsJudgedByWhatWasAcknowledged takes an image, and claims of it what its writer has not
 // said.
 func TestImageIsJudgedByWhatWasAcknowledged(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	need(t, loopSystem)
 	dir := t.TempDir()

@@ -70,6 +70,7 @@ func TestUsageNamesEveryMode(t *testing.T) {
 }
 
 func TestEnumerateReportsAsJSON(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	status, out, text := try("enumerate", "-seed", "4", "-most",
 		fmt.Sprint(racetest.Sample(400, 60)), "-profiles", "kill,none", "-depth", "1", "-len", "1",
@@ -114,6 +115,7 @@ func TestTooFewCasesFail(t *testing.T) {
 // TestEveryLongModeTicks: faults and fsyncgate used to say nothing until their end, which may be an
 // hour away.
 func TestEveryLongModeTicks(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	before := tickEvery
 	tickEvery = 0
@@ -138,6 +140,7 @@ func TestEveryLongModeTicks(t *testing.T) {
 // TestInterruptedModesReport: a mode that was interrupted reports what it has done, leaves no file
 // behind, and is no success.
 func TestInterruptedModesReport(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
@@ -182,6 +185,7 @@ func TestFaultsAndSyncgateRunShort(t *testing.T) {
 }
 
 func TestKilledProcessesLoseNothing(t *testing.T) {
+	racetest.NotQuick(t)
 	status, out, text := try("kill", "-n", "5", "-seed", "3", "-json", "-dir", t.TempDir())
 	require.Zero(t, status, text)
 	var r killReport

@@ -44,6 +44,7 @@ func attached(dir string) (files []string, err error) {
 }
 
 func TestPowerCutsLoseNothing(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, fs := range fileSystems {
 		t.Run(fs.name, func(t *testing.T) {
@@ -115,6 +116,7 @@ func TestEachWriteArrivesAsItWasIssued(t *testing.T) {
 // TestDiskThatDiesHangsNothing ends the server below a store that is being written: the writer gets
 // errors and ends, a cut that is waited for ends, and everything can be unmounted.
 func TestDiskThatDiesHangsNothing(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, fs := range fileSystems[:racetest.Sample(len(fileSystems), 1)] {
 		t.Run(fs.name, func(t *testing.T) {
@@ -152,6 +154,7 @@ func TestDiskThatDiesHangsNothing(t *testing.T) {
 // TestKilledPowercutLeavesNothingMounted: mounts of a mode that was killed used to stay until they
 // were unmounted by hand, over a disk that did not answer any more.
 func TestKilledPowercutLeavesNothingMounted(t *testing.T) {
+	racetest.NotQuick(t)
 	need(t, fileSystems[0].system(t.Context()))
 	dir := t.TempDir()
 	self, err := os.Executable()

@@ -18,6 +18,7 @@ import (
 // bytes overwritten at a third of the store. `get` found 299 of the files; `dump` and `export` gave
 // 99 and ended.
 func TestDamageHidesOnlyTheRowsThatItHit(t *testing.T) {
+	racetest.NotQuick(t)
 	src, s := t.TempDir(), storePath(t)
 	rnd := rand.New(rand.NewPCG(46, 7))
 	for i := range 300 {

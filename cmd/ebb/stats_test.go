@@ -6,11 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/kv"
 )
 
 // TestLiveStatsOfALockedStore tells of a store that another command cannot open, and of the process that holds it.
 func TestLiveStatsOfALockedStore(t *testing.T) {
+	racetest.NotQuick(t)
 	s := storePath(t)
 	db, err := kv.Open(s, nil)
 	require.NoError(t, err)

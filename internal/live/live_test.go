@@ -80,6 +80,7 @@ func TestLooksAtABusyStoreNeverFail(t *testing.T) {
 
 // TestLookAtWhatIsNoStore gives errors, and does not wait for ever.
 func TestLookAtWhatIsNoStore(t *testing.T) {
+	racetest.NotQuick(t)
 	path := filepath.Join(t.TempDir(), "no.ebb")
 	_, err := live.Look(vfs.OS, path)
 	require.ErrorIs(t, err, os.ErrNotExist)

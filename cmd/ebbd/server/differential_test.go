@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // startRedis runs Debian's redis-server without persistence, or skips the test.
@@ -233,6 +235,7 @@ func normal(args []string, reply string) string {
 // TestRepliesAreThoseOfRedis runs random commands on this server and on Redis and compares each
 // reply, and after each round the dump of all keys by reading commands.
 func TestRepliesAreThoseOfRedis(t *testing.T) {
+	racetest.NotQuick(t)
 	redis := startRedis(t)
 	rounds := 8
 	if testing.Short() {
