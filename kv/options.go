@@ -48,10 +48,10 @@ type Options struct {
 	// cleanly is replayed in memory. Bounds, durability and callbacks have no effect.
 	ReadOnly    bool
 	MustExist   bool          // Open returns an error that is fs.ErrNotExist instead of creating a store
-	LockTimeout time.Duration // how long Open waits for another holder of the store; 0: not at all
+	LockTimeout time.Duration // of Open, for another holder of the store, before ErrLocked; 0: none
 	Durability  Durability    // the default of each commit: Sync or NoSync
-	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. An existing
-	// one has its own, which is the only other value than 0.
+	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. For an
+	// existing store: 0 or its own page size.
 	PageSize int
 	// CacheBytes bounds the memory of page frames, with exceptions for a while: docs/tuning.md; 0: 384
 	// MiB, or a quarter of the memory limit of the process (cgroup, GOMEMLIMIT, machine) if less.

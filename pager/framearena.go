@@ -109,7 +109,7 @@ func (a *frameArena) short() bool { return a.scarce != nil && a.scarce() }
 const trimRun = 8
 
 // useSmallPages ends the use of huge pages. trim releases runs of frames, of which a huge page that
-// has a frame in use gives nothing back: in a cgroup of 256 MB, 18 to 55 MB were lost so.
+// has a frame in use gives nothing back.
 func (a *frameArena) useSmallPages() {
 	for ; a.small < len(a.slabs); a.small++ {
 		offheap.UseSmallPages(a.slabs[a.small])

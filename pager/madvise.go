@@ -25,9 +25,9 @@ func (s *space) deadRanges() (runs []pageRange) {
 	return runs
 }
 
-// dropFromPageCache drops pages from the memory of the process, and if memory is scarce from the page cache.
-// A snapshot, or a reader of a page that was allocated there since, still reads the content of the
-// file. It takes no lock.
+// dropFromPageCache drops pages from the memory of the process, and if memory is scarce from the page
+// cache. A snapshot, or a reader of a page that was allocated there since, still reads the content of
+// the file. It takes no lock.
 func (f *mainFile) dropFromPageCache(runs []pageRange) {
 	scarce := f.Scarce()
 	for _, r := range runs {
@@ -44,8 +44,7 @@ func (f *mainFile) dropFromPageCache(runs []pageRange) {
 
 // dropBase drops the base of a delta that has been merged, if memory is scarce. Only snapshots read
 // the base from now on. The system counts the read of the merge as an access, so it would keep bases
-// longer than the pages that replace them: while a checkpoint ran in a cgroup of 256 MB, half of the
-// page cache was bases.
+// longer than the pages that replace them.
 func (f *mainFile) dropBase(id Pgid) {
 	if f.mapped && f.Scarce() {
 		f.dropFromPageCache([]pageRange{{id, id + 1}})

@@ -209,3 +209,32 @@ func (s *space) rewind() {
 	s.holes.rewind()
 	s.extCursor = 0
 }
+
+// shortest finds the shortest run of at least n pages, up to the end of a group and within one view
+// of the map.
+func (s *space) shortest(a *pagePool, n uint64) (from, to uint64, err error) {
+	for no, g := range s.groups {
+		if !g.loaded && !a.reusable {
+			if err := s.open(g, uint64(no)); err != nil {
+				return 0, 0, err
+			}
+		}
+		first := uint64(no) * s.perGroup
+		for at := uint64(0); ; {
+			lo, hi := runAt(a.of(g), at, 1)
+			if lo == hi {
+				break
+			}
+			at = hi
+			lo, hi = first+lo, first+hi
+			for lo < hi {
+				end := min(hi, (lo/s.mapChunk+1)*s.mapChunk)
+				if end-lo >= n && (to == from || end-lo < to-from) {
+					from, to = lo, end
+				}
+				lo = end
+			}
+		}
+	}
+	return from, to, nil
+}
