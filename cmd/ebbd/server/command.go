@@ -26,6 +26,7 @@ const (
 	flagBlocking // may wait for a key
 	flagPubSub   // allowed in version 2 for a connection with subscriptions
 	flagAlone    // never part of a turn: it may wait for the writer, or for its client
+	flagScript   // always has a savepoint: it may fail late, and would run a second time
 )
 
 // commandSpec is a row of the command table.
@@ -94,8 +95,8 @@ type execution struct {
 	w    *resp.Writer
 	tx   *kv.Tx // nil until a command needs it
 	turn bool
-	// careful says that each write has a savepoint. Without it, halfway says that a command has
-	// failed after its first write: the transaction must not be committed.
+	// careful says that each write has a savepoint, not only a script. Without one, halfway says that
+	// a command has failed after its first write: the transaction must not be committed.
 	careful, halfway bool
 	nested           bool // within EXEC or a script: commands do not block
 	inScript         bool
@@ -269,6 +270,7 @@ func (x *execution) call(cmd *command, args [][]byte) {
 	mark := x.w.Len()
 	sent := 0
 	if x.turn {
+		x.expired() // a command that failed may have left some
 		sent = len(x.s.exec.messages)
 	}
 	x.sp.TakeEmptied()
@@ -310,12 +312,13 @@ func (x *execution) endRequest(r *request) {
 	x.spare = r
 }
 
-// attempt runs the handler. Savepoints make each page that a later command changes a copy, so a turn
-// begins without: it is run again, carefully, if a command fails after its first write.
+// attempt runs the handler. Savepoints make each page that a later command changes a copy, so in a turn
+// only scripts have one: it is run again, carefully, if another command fails after its first write.
 func (x *execution) attempt(r *request) (err error) {
 	var savepoint kv.Savepoint
 	var before int64
 	writes := r.cmd.flags&flagWrite != 0
+	careful := x.careful || r.cmd.flags&flagScript != 0
 	if r.cmd.flags&(flagWrite|flagRead) != 0 {
 		if err := x.bind(); err != nil {
 			return err
@@ -323,7 +326,7 @@ func (x *execution) attempt(r *request) (err error) {
 	}
 	if writes {
 		before = x.s.store.Writes()
-		if x.careful {
+		if careful {
 			savepoint = x.tx.Savepoint()
 		}
 	}
@@ -335,9 +338,10 @@ func (x *execution) attempt(r *request) (err error) {
 		}
 		switch {
 		case err == nil || !writes || x.s.store.Writes() == before:
-		case !x.careful:
+		case !careful:
 			x.halfway = true
 		default:
+			x.halfway = false // what commands of a script left is undone, too
 			if back := x.tx.RollbackTo(savepoint); back != nil {
 				err = errors.Join(err, back)
 			}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -71,6 +72,23 @@ func TestAScriptIsOneTransaction(t *testing.T) {
 	require.Contains(t, c.do("EVAL", "redis.call('SET', 'c', 1); while true do end", "0"), "has run for 1s")
 	require.Less(t, time.Since(began), 15*time.Second)
 	require.Equal(t, "0", c.line("EXISTS c"))
+}
+
+// TestAFailedScriptRunsOnce: a script that failed after its first write made its turn run again with
+// savepoints, so one without an end took twice its time, and commands beside it were counted twice.
+func TestAFailedScriptRunsOnce(t *testing.T) {
+	s := start(t, Options{ScriptTime: 100 * time.Millisecond})
+	c := s.client()
+	fails := []string{"while true do end", "error('late')", "redis.call('LPUSH', 'a', 1)"}
+	for i, end := range fails {
+		script := "redis.call('SET', 'a', 1); " + end
+		c.send(encode("INCR", "before") + encode("EVAL", script, "0") + encode("INCR", "after"))
+		require.Equal(t, strconv.Itoa(i+1), c.receive())
+		require.Contains(t, c.receive(), "(error)", end)
+		require.Equal(t, strconv.Itoa(i+1), c.receive())
+	}
+	require.Equal(t, "0", c.line("EXISTS a"))
+	require.Contains(t, c.line("INFO commandstats"), "cmdstat_incr:calls="+strconv.Itoa(2*len(fails)))
 }
 
 // TestScriptKillEndsAScript: the reply was that none runs.

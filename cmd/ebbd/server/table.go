@@ -42,8 +42,8 @@ var connectionTable = []commandSpec{
 }
 
 var scriptingTable = []commandSpec{
-	{"eval", -3, write, keySpec{numkeys: 2}, evalCommand},
-	{"evalsha", -3, write, keySpec{numkeys: 2}, evalCommand},
+	{"eval", -3, write | flagScript, keySpec{numkeys: 2}, evalCommand},
+	{"evalsha", -3, write | flagScript, keySpec{numkeys: 2}, evalCommand},
 	{"eval_ro", -3, read, keySpec{numkeys: 2}, evalCommand},
 	{"evalsha_ro", -3, read, keySpec{numkeys: 2}, evalCommand},
 	{"script", -2, 0, noKeys, scriptCommand},
