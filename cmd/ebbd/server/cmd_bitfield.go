@@ -33,7 +33,7 @@ func parseBitfieldType(arg []byte) (signed bool, width uint, err error) {
 }
 
 // parseBitfield parses the operations.
-func (r *request) parseBitfield() (ops []bitfieldOp, err error) {
+func parseBitfield(r *request) (ops []bitfieldOp, err error) {
 	overflow := "WRAP"
 	for i := 2; i < len(r.args); {
 		op := bitfieldOp{verb: r.word(i), overflow: overflow}
@@ -62,7 +62,7 @@ func (r *request) parseBitfield() (ops []bitfieldOp, err error) {
 		if op.signed, op.width, err = parseBitfieldType(r.args[i+1]); err != nil {
 			return nil, err
 		}
-		if op.offset, err = r.bitfieldOffset(i+2, op.width); err != nil {
+		if op.offset, err = bitfieldOffset(r, i+2, op.width); err != nil {
 			return nil, err
 		}
 		if n == 4 {
@@ -77,7 +77,7 @@ func (r *request) parseBitfield() (ops []bitfieldOp, err error) {
 }
 
 // bitfieldOffset parses an offset in bits or, after #, in fields of the width.
-func (r *request) bitfieldOffset(i int, width uint) (int64, error) {
+func bitfieldOffset(r *request, i int, width uint) (int64, error) {
 	arg, unit := r.args[i], int64(1)
 	if len(arg) > 0 && arg[0] == '#' {
 		arg, unit = arg[1:], int64(width)
@@ -90,7 +90,7 @@ func (r *request) bitfieldOffset(i int, width uint) (int64, error) {
 }
 
 func bitfieldCommand(r *request) error {
-	ops, err := r.parseBitfield()
+	ops, err := parseBitfield(r)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ const (
 )
 
 // bitOffset parses the position of a bit within the longest string.
-func (r *request) bitOffset(i int) (int64, error) {
+func bitOffset(r *request, i int) (int64, error) {
 	n, ok := parseInt(r.args[i])
 	if !ok || n < 0 || n>>3 >= int64(r.s.o.MaxBulk) {
 		return 0, errBitOffset
@@ -45,7 +45,7 @@ func grown(value []byte, size int64) []byte {
 }
 
 func setbitCommand(r *request) error {
-	offset, err := r.bitOffset(2)
+	offset, err := bitOffset(r, 2)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func setbitCommand(r *request) error {
 }
 
 func getbitCommand(r *request) error {
-	offset, err := r.bitOffset(2)
+	offset, err := bitOffset(r, 2)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func getbitCommand(r *request) error {
 
 // bitRange parses start, end and BYTE or BIT from argument i on, and returns the range of bits
 // [lo, hi) that they mean.
-func (r *request) bitRange(i int, size int64) (lo, hi int64, err error) {
+func bitRange(r *request, i int, size int64) (lo, hi int64, err error) {
 	start, end, unit := int64(0), int64(-1), int64(8)
 	if len(r.args) > i {
 		if start, err = r.int(i); err != nil {
@@ -117,7 +117,7 @@ func bitcountCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	lo, hi, err := r.bitRange(2, int64(len(row.Value)))
+	lo, hi, err := bitRange(r, 2, int64(len(row.Value)))
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func bitposCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	lo, hi, err := r.bitRange(3, int64(len(row.Value)))
+	lo, hi, err := bitRange(r, 3, int64(len(row.Value)))
 	if err != nil {
 		return err
 	}

@@ -177,12 +177,12 @@ type pick struct{ name, value []byte }
 const walkedElements = 4096
 
 // pickRandom chooses n elements of a hash, set or sorted set that has size of them.
-func (r *request) pickRandom(row *keyspace.Row, size int64, n int, repeat bool) ([]pick, error) {
+func pickRandom(r *request, row *keyspace.Row, size int64, n int, repeat bool) ([]pick, error) {
 	if size == 0 || n == 0 {
 		return nil, nil
 	}
 	if size > walkedElements && (repeat || int64(n) < size/8) {
-		return r.pickSeeking(row, n, repeat)
+		return pickSeeking(r, row, n, repeat)
 	}
 	var all []pick
 	for name, value := range r.elements(row, nil) {
@@ -203,7 +203,7 @@ func (r *request) pickRandom(row *keyspace.Row, size int64, n int, repeat bool) 
 }
 
 // pickSeeking seeks elements one by one.
-func (r *request) pickSeeking(row *keyspace.Row, n int, repeat bool) ([]pick, error) {
+func pickSeeking(r *request, row *keyspace.Row, n int, repeat bool) ([]pick, error) {
 	chosen := make([]pick, 0, min(n, 1<<16))
 	seen := make(map[string]bool)
 	for len(chosen) < n {
@@ -242,7 +242,7 @@ func randomCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := r.pickRandom(&row, size, n, repeat)
+	chosen, err := pickRandom(r, &row, size, n, repeat)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ const (
 
 // parseFields parses FIELDS n field... at position i; the list is the rest of the command. Each
 // entry has width arguments.
-func (r *request) parseFields(i, width int) ([][]byte, error) {
+func parseFields(r *request, i, width int) ([][]byte, error) {
 	if !r.is(i, "fields") || i+1 >= len(r.args) {
 		return nil, replyError(
 			"ERR Mandatory argument FIELDS is missing or not at the right position")
@@ -43,7 +43,7 @@ func hexpireCommand(r *request) error {
 	if i < len(r.args) && cond.parse(r.word(i)) {
 		i++
 	}
-	fields, err := r.parseFields(i, 1)
+	fields, err := parseFields(r, i, 1)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func hexpireCommand(r *request) error {
 	r.w.Array(len(fields))
 	changed := false
 	for _, field := range fields {
-		result, err := r.expireField(&row, field, at, cond)
+		result, err := expireField(r, &row, field, at, cond)
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,8 @@ func hexpireCommand(r *request) error {
 	return r.save(&row)
 }
 
-func (r *request) expireField(
+func expireField(
+	r *request,
 	row *keyspace.Row,
 	field []byte,
 	at int64,
@@ -95,7 +96,7 @@ func (r *request) expireField(
 // httlCommand is HTTL, HPTTL, HEXPIRETIME and HPEXPIRETIME.
 func httlCommand(r *request) error {
 	milliseconds, absolute := expireUnits(r.cmd.name)
-	fields, err := r.parseFields(2, 1)
+	fields, err := parseFields(r, 2, 1)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func fieldExpiryReply(at, now int64, milliseconds, absolute bool) int64 {
 }
 
 func hpersistCommand(r *request) error {
-	fields, err := r.parseFields(2, 1)
+	fields, err := parseFields(r, 2, 1)
 	if err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ type fieldOptions struct {
 	next          int // position of FIELDS
 }
 
-func (r *request) parseFieldOptions() (o fieldOptions, err error) {
+func parseFieldOptions(r *request) (o fieldOptions, err error) {
 	set := r.cmd.name == "hsetex"
 	i := 2
 	for ; i < len(r.args) && !r.is(i, "fields"); i++ {
@@ -203,11 +204,11 @@ func (r *request) parseFieldOptions() (o fieldOptions, err error) {
 }
 
 func hgetexCommand(r *request) error {
-	o, err := r.parseFieldOptions()
+	o, err := parseFieldOptions(r)
 	if err != nil {
 		return err
 	}
-	fields, err := r.parseFields(o.next, 1)
+	fields, err := parseFields(r, o.next, 1)
 	if err != nil {
 		return err
 	}
@@ -250,7 +251,7 @@ func hgetexCommand(r *request) error {
 }
 
 func hgetdelCommand(r *request) error {
-	fields, err := r.parseFields(2, 1)
+	fields, err := parseFields(r, 2, 1)
 	if err != nil {
 		return err
 	}
@@ -281,11 +282,11 @@ func hgetdelCommand(r *request) error {
 }
 
 func hsetexCommand(r *request) error {
-	o, err := r.parseFieldOptions()
+	o, err := parseFieldOptions(r)
 	if err != nil {
 		return err
 	}
-	list, err := r.parseFields(o.next, 2)
+	list, err := parseFields(r, o.next, 2)
 	if err != nil {
 		return err
 	}

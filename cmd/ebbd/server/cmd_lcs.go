@@ -8,7 +8,7 @@ type lcsOptions struct {
 	least                   int64 // of a match that IDX shows
 }
 
-func (r *request) parseLCS() (o lcsOptions, err error) {
+func parseLCS(r *request) (o lcsOptions, err error) {
 	for i := 3; i < len(r.args); i++ {
 		switch {
 		case r.is(i, "len"):
@@ -36,7 +36,7 @@ func (r *request) parseLCS() (o lcsOptions, err error) {
 // their lengths: it is bounded.
 func lcsCommand(r *request) error {
 	const most = 1 << 24
-	o, err := r.parseLCS()
+	o, err := parseLCS(r)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func lcsCommand(r *request) error {
 	case !o.ranges:
 		r.w.Bulk(common)
 	default:
-		r.lcsRanges(matches, len(common), &o)
+		lcsRanges(r, matches, len(common), &o)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (t lcsTable) walk(a, b []byte) (common []byte, matches []lcsMatch) {
 	return common, matches
 }
 
-func (r *request) lcsRanges(matches []lcsMatch, length int, o *lcsOptions) {
+func lcsRanges(r *request, matches []lcsMatch, length int, o *lcsOptions) {
 	shown := matches[:0]
 	for _, m := range matches {
 		if int64(m.n) >= o.least {

@@ -71,11 +71,11 @@ func popCommand(r *request) error {
 	if len(r.args) == 3 {
 		r.w.Array(int(min(n, row.Count)))
 	}
-	return r.popMany(r.args[1], &row, r.cmd.name == "lpop", min(n, row.Count))
+	return popMany(r, r.args[1], &row, r.cmd.name == "lpop", min(n, row.Count))
 }
 
 // popMany removes n elements from an end of a list that has them, and replies with them.
-func (r *request) popMany(key []byte, row *keyspace.Row, head bool, n int64) error {
+func popMany(r *request, key []byte, row *keyspace.Row, head bool, n int64) error {
 	if n == 0 {
 		return nil
 	}
@@ -273,7 +273,7 @@ type lposOptions struct {
 	many                bool
 }
 
-func (r *request) parseLpos() (o lposOptions, err error) {
+func parseLpos(r *request) (o lposOptions, err error) {
 	o.rank, o.count = 1, 1
 	for i := 3; i < len(r.args); i += 2 {
 		if i+1 >= len(r.args) {
@@ -313,7 +313,7 @@ func (r *request) parseLpos() (o lposOptions, err error) {
 }
 
 func lposCommand(r *request) error {
-	o, err := r.parseLpos()
+	o, err := parseLpos(r)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func lmoveCommand(r *request) (err error) {
 			return err
 		}
 	}
-	moved, err := r.moveElement(r.args[1], r.args[2], from, to)
+	moved, err := moveElement(r, r.args[1], r.args[2], from, to)
 	if err != nil || moved {
 		return err
 	}
@@ -46,7 +46,7 @@ func lmoveCommand(r *request) (err error) {
 
 // moveElement moves an element from an end of a list to an end of another, or the same, and replies
 // with it.
-func (r *request) moveElement(source, target []byte, from, to bool) (moved bool, err error) {
+func moveElement(r *request, source, target []byte, from, to bool) (moved bool, err error) {
 	row, err := r.loadList(source)
 	if err != nil || row.Type == 0 {
 		return false, err
@@ -134,7 +134,7 @@ func lmpopCommand(r *request) error {
 	r.w.Array(2)
 	r.w.Bulk(key)
 	r.w.Array(int(n))
-	return r.popMany(key, &row, head, n)
+	return popMany(r, key, &row, head, n)
 }
 
 // mpopTimeout parses the timeout of BLMPOP and BZMPOP, and returns the position of the number of
@@ -174,7 +174,7 @@ func blpopCommand(r *request) error {
 	}
 	r.w.Array(2)
 	r.w.Bulk(key)
-	return r.popMany(key, &row, r.cmd.name == "blpop", 1)
+	return popMany(r, key, &row, r.cmd.name == "blpop", 1)
 }
 
 // listEvent names the event of a push or a pop at an end of a list.

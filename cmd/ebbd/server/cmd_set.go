@@ -94,7 +94,7 @@ func spopCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := r.pickRandom(&row, row.Count, int(min(n, row.Count)), false)
+	chosen, err := pickRandom(r, &row, row.Count, int(min(n, row.Count)), false)
 	if err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (r *request) limitOption(i int) (int64, error) {
 }
 
 // cardKeys is numKeys with the error text of SINTERCARD and ZINTERCARD.
-func (r *request) cardKeys() (keys [][]byte, next int, err error) {
+func cardKeys(r *request) (keys [][]byte, next int, err error) {
 	keys, next, err = r.numKeys(1)
 	if err == errSyntax {
 		err = replyError("ERR Number of keys can't be greater than number of args")
@@ -267,7 +267,7 @@ func (r *request) cardKeys() (keys [][]byte, next int, err error) {
 }
 
 func sintercardCommand(r *request) error {
-	keys, next, err := r.cardKeys()
+	keys, next, err := cardKeys(r)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type sortOptions struct {
 	unsorted      bool // BY a pattern without a star
 }
 
-func (r *request) parseSort() (o sortOptions, err error) {
+func parseSort(r *request) (o sortOptions, err error) {
 	o.count = -1
 	for i := 2; i < len(r.args); i++ {
 		left := len(r.args) - i - 1
@@ -61,16 +61,16 @@ type sorted struct {
 
 // sortCommand is SORT and SORT_RO.
 func sortCommand(r *request) error {
-	o, err := r.parseSort()
+	o, err := parseSort(r)
 	if err != nil {
 		return err
 	}
-	elements, err := r.sortInput(&o)
+	elements, err := sortInput(r, &o)
 	if err != nil {
 		return err
 	}
 	if !o.unsorted {
-		if err := r.sortElements(elements, &o); err != nil {
+		if err := sortElements(r, elements, &o); err != nil {
 			return err
 		}
 	}
@@ -80,12 +80,12 @@ func sortCommand(r *request) error {
 	if o.count >= 0 {
 		hi = min(lo+o.count, n)
 	}
-	results, err := r.sortResults(elements[lo:hi], &o)
+	results, err := sortResults(r, elements[lo:hi], &o)
 	if err != nil {
 		return err
 	}
 	if o.store != nil {
-		return r.sortStore(o.store, results)
+		return sortStore(r, o.store, results)
 	}
 	r.w.Array(len(results))
 	for _, result := range results {
@@ -99,7 +99,7 @@ func sortCommand(r *request) error {
 }
 
 // sortInput returns the elements of a list, a set or a sorted set.
-func (r *request) sortInput(o *sortOptions) (elements []sorted, err error) {
+func sortInput(r *request, o *sortOptions) (elements []sorted, err error) {
 	row, err := r.sp.Load(r.args[1])
 	if err != nil {
 		return nil, err
@@ -127,13 +127,13 @@ func (r *request) sortInput(o *sortOptions) (elements []sorted, err error) {
 	return elements, r.tx.Err()
 }
 
-func (r *request) sortElements(elements []sorted, o *sortOptions) error {
+func sortElements(r *request, elements []sorted, o *sortOptions) error {
 	for i := range elements {
 		e := &elements[i]
 		e.text = e.element
 		if o.by != nil {
 			var err error
-			if e.text, err = r.lookupPattern(o.by, e.element); err != nil {
+			if e.text, err = lookupPattern(r, o.by, e.element); err != nil {
 				return err
 			}
 		}
@@ -163,7 +163,7 @@ func (r *request) sortElements(elements []sorted, o *sortOptions) error {
 
 // lookupPattern returns the string at the key, or the field of the hash at the key, that a pattern
 // of BY or GET means for an element; nil: there is none.
-func (r *request) lookupPattern(pattern, element []byte) ([]byte, error) {
+func lookupPattern(r *request, pattern, element []byte) ([]byte, error) {
 	if string(pattern) == "#" {
 		return element, nil
 	}
@@ -196,13 +196,13 @@ func (r *request) lookupPattern(pattern, element []byte) ([]byte, error) {
 	return append([]byte{}, value...), nil
 }
 
-func (r *request) sortResults(elements []sorted, o *sortOptions) (results [][]byte, err error) {
+func sortResults(r *request, elements []sorted, o *sortOptions) (results [][]byte, err error) {
 	for _, e := range elements {
 		if len(o.get) == 0 {
 			results = append(results, e.element)
 		}
 		for _, pattern := range o.get {
-			value, err := r.lookupPattern(pattern, e.element)
+			value, err := lookupPattern(r, pattern, e.element)
 			if err != nil {
 				return nil, err
 			}
@@ -213,7 +213,7 @@ func (r *request) sortResults(elements []sorted, o *sortOptions) (results [][]by
 }
 
 // sortStore replaces a key by the list of results.
-func (r *request) sortStore(target []byte, results [][]byte) error {
+func sortStore(r *request, target []byte, results [][]byte) error {
 	r.w.Int(int64(len(results)))
 	if err := r.replace(target, len(results) > 0); err != nil || len(results) == 0 {
 		return err

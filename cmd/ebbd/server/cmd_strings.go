@@ -69,7 +69,7 @@ func (r *request) parseExpiry(i int) (at int64, ok bool, err error) {
 	return at, true, nil
 }
 
-func (r *request) parseSet(i int) (o setOptions, err error) {
+func parseSet(r *request, i int) (o setOptions, err error) {
 	set := r.cmd.name == "set"
 	for ; i < len(r.args); i++ {
 		word := r.word(i)
@@ -100,7 +100,7 @@ func (r *request) parseSet(i int) (o setOptions, err error) {
 }
 
 func setCommand(r *request) error {
-	o, err := r.parseSet(3)
+	o, err := parseSet(r, 3)
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func getdelCommand(r *request) error {
 }
 
 func getexCommand(r *request) error {
-	o, invalid := r.parseSet(2)
+	o, invalid := parseSet(r, 2)
 	if invalid == errSyntax {
 		return invalid
 	}

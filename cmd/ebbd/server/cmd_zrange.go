@@ -66,7 +66,7 @@ func (r *request) lexBound(i int) (b lexBound, err error) {
 
 // parseZrange parses the options of ZRANGE and its kin behind the two ends at position i and i+1;
 // the name of the command tells the rest.
-func (r *request) parseZrange(i int) (z zrange, err error) {
+func parseZrange(r *request, i int) (z zrange, err error) {
 	name := r.cmd.name
 	z.by, z.limit = 'r', -1
 	switch {
@@ -107,12 +107,12 @@ func (r *request) parseZrange(i int) (z zrange, err error) {
 		return z, replyError("ERR syntax error, WITHSCORES not supported in combination with BYLEX")
 	}
 	z.emptyByLimit = z.offset < 0
-	return z, r.parseEnds(&z, i)
+	return z, parseEnds(r, &z, i)
 }
 
 // parseEnds parses the ends of a range; those by score and by member are given from the far end in
 // reverse.
-func (r *request) parseEnds(z *zrange, i int) (err error) {
+func parseEnds(r *request, z *zrange, i int) (err error) {
 	low, high := i, i+1
 	if z.reverse {
 		low, high = high, low
@@ -133,13 +133,13 @@ func (r *request) parseEnds(z *zrange, i int) (err error) {
 }
 
 // selectRange returns the members of a range in its order.
-func (r *request) selectRange(row *keyspace.Row, z *zrange) ([]scored, error) {
+func selectRange(r *request, row *keyspace.Row, z *zrange) ([]scored, error) {
 	if row.Type == 0 || z.emptyByLimit {
 		return nil, nil
 	}
 	if z.by == 'r' {
 		lo, hi := span(z.start, z.end, row.Count)
-		return r.byRank(row, lo, hi, z.reverse)
+		return byRank(r, row, lo, hi, z.reverse)
 	}
 	var found []scored
 	skip := z.offset
@@ -155,14 +155,14 @@ func (r *request) selectRange(row *keyspace.Row, z *zrange) ([]scored, error) {
 		return true
 	}
 	if z.by == 's' {
-		r.byScore(row, z, take)
+		byScore(r, row, z, take)
 		return found, r.tx.Err()
 	}
-	err := r.byLex(row, z, take)
+	err := byLex(r, row, z, take)
 	return found, err
 }
 
-func (r *request) byScore(row *keyspace.Row, z *zrange, take func([]byte, float64) bool) {
+func byScore(r *request, row *keyspace.Row, z *zrange, take func([]byte, float64) bool) {
 	if z.min.score > z.max.score {
 		return
 	}
@@ -197,7 +197,7 @@ func (z *zrange) contains(member []byte) bool {
 }
 
 // byLex ranges in the order of members, which is that of the sorted set where all scores are equal.
-func (r *request) byLex(row *keyspace.Row, z *zrange, take func([]byte, float64) bool) error {
+func byLex(r *request, row *keyspace.Row, z *zrange, take func([]byte, float64) bool) error {
 	var all []scored
 	for member, value := range r.sp.Members(row, z.lexMin.member) {
 		if z.contains(member) {
@@ -226,7 +226,7 @@ func (r *request) byLex(row *keyspace.Row, z *zrange, take func([]byte, float64)
 }
 
 // byRank returns the members of ranks [lo, hi). It walks from the nearer end.
-func (r *request) byRank(row *keyspace.Row, lo, hi int64, reverse bool) ([]scored, error) {
+func byRank(r *request, row *keyspace.Row, lo, hi int64, reverse bool) ([]scored, error) {
 	if lo >= hi {
 		return nil, nil
 	}
@@ -254,7 +254,7 @@ func (r *request) byRank(row *keyspace.Row, lo, hi int64, reverse bool) ([]score
 
 // zrangeCommand is ZRANGE, ZREVRANGE and those BYSCORE and BYLEX.
 func zrangeCommand(r *request) error {
-	z, err := r.parseZrange(2)
+	z, err := parseZrange(r, 2)
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func zrangeCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	found, err := r.selectRange(&row, &z)
+	found, err := selectRange(r, &row, &z)
 	if err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func zrangeCommand(r *request) error {
 }
 
 func zrangestoreCommand(r *request) error {
-	z, err := r.parseZrange(3)
+	z, err := parseZrange(r, 3)
 	if err != nil {
 		return err
 	}
@@ -279,15 +279,15 @@ func zrangestoreCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	found, err := r.selectRange(&row, &z)
+	found, err := selectRange(r, &row, &z)
 	if err != nil {
 		return err
 	}
-	return r.storeScored(r.args[1], found)
+	return storeScored(r, r.args[1], found)
 }
 
 // storeScored makes a key a sorted set of the list, and replies with its size.
-func (r *request) storeScored(target []byte, list []scored) error {
+func storeScored(r *request, target []byte, list []scored) error {
 	if err := r.replace(target, len(list) > 0); err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (r *request) storeScored(target []byte, list []scored) error {
 
 // zcountCommand is ZCOUNT and ZLEXCOUNT.
 func zcountCommand(r *request) error {
-	z, err := r.parseZrange(2)
+	z, err := parseZrange(r, 2)
 	if err != nil {
 		return err
 	}
@@ -322,9 +322,9 @@ func zcountCommand(r *request) error {
 	switch {
 	case row.Type == 0:
 	case z.by == 's':
-		r.byScore(&row, &z, count)
+		byScore(r, &row, &z, count)
 	default:
-		err = r.byLex(&row, &z, count)
+		err = byLex(r, &row, &z, count)
 	}
 	r.w.Int(n)
 	if err == nil {
@@ -335,7 +335,7 @@ func zcountCommand(r *request) error {
 
 // zremrangeCommand is ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX.
 func zremrangeCommand(r *request) error {
-	z, err := r.parseZrange(2)
+	z, err := parseZrange(r, 2)
 	if err != nil {
 		return err
 	}
@@ -343,7 +343,7 @@ func zremrangeCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	found, err := r.selectRange(&row, &z)
+	found, err := selectRange(r, &row, &z)
 	if err != nil {
 		return err
 	}

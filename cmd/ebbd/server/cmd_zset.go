@@ -20,7 +20,7 @@ type zaddOptions struct {
 	next                          int // position of the first score
 }
 
-func (r *request) parseZadd() (o zaddOptions, err error) {
+func parseZadd(r *request) (o zaddOptions, err error) {
 	i := 2
 options:
 	for ; i < len(r.args); i++ {
@@ -63,7 +63,7 @@ type zaddResult struct {
 }
 
 // zaddOne sets, or with INCR adds to, the score of a member if the conditions hold.
-func (r *request) zaddOne(row *keyspace.Row, o zaddOptions, member []byte, score float64) (
+func zaddOne(r *request, row *keyspace.Row, o zaddOptions, member []byte, score float64) (
 	res zaddResult, err error,
 ) {
 	was, ok, err := r.sp.Score(row, member)
@@ -83,7 +83,7 @@ func (r *request) zaddOne(row *keyspace.Row, o zaddOptions, member []byte, score
 }
 
 func zaddCommand(r *request) error {
-	o, err := r.parseZadd()
+	o, err := parseZadd(r)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func zaddCommand(r *request) error {
 	var added, changed int64
 	var last zaddResult
 	for i, score := range scores {
-		if last, err = r.zaddOne(&row, o, r.args[o.next+2*i+1], score); err != nil {
+		if last, err = zaddOne(r, &row, o, r.args[o.next+2*i+1], score); err != nil {
 			return err
 		}
 		if last.added {
@@ -142,7 +142,7 @@ func zincrbyCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	res, err := r.zaddOne(&row, zaddOptions{incr: true}, r.args[3], delta)
+	res, err := zaddOne(r, &row, zaddOptions{incr: true}, r.args[3], delta)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func zpopCommand(r *request) error {
 	if err != nil {
 		return err
 	}
-	popped, err := r.popScored(r.args[1], &row, r.cmd.name == "zpopmax", n)
+	popped, err := popScored(r, r.args[1], &row, r.cmd.name == "zpopmax", n)
 	if err != nil {
 		return err
 	}
@@ -276,13 +276,14 @@ func zpopCommand(r *request) error {
 }
 
 // popScored removes up to n members from an end of a sorted set.
-func (r *request) popScored(
+func popScored(
+	r *request,
 	key []byte,
 	row *keyspace.Row,
 	highest bool,
 	n int64,
 ) ([]scored, error) {
-	popped, err := r.byRank(row, 0, min(n, row.Count), highest)
+	popped, err := byRank(r, row, 0, min(n, row.Count), highest)
 	if err != nil || len(popped) == 0 {
 		return nil, err
 	}
@@ -313,7 +314,7 @@ func bzpopCommand(r *request) error {
 	if row.Type == 0 {
 		return r.block(r.args[1:last], wait, (*resp.Writer).NullArray)
 	}
-	popped, err := r.popScored(key, &row, r.cmd.name == "bzpopmax", 1)
+	popped, err := popScored(r, key, &row, r.cmd.name == "bzpopmax", 1)
 	if err != nil {
 		return err
 	}
@@ -349,7 +350,7 @@ func zmpopCommand(r *request) error {
 	if row.Type == 0 {
 		return r.blockOr(at == 2, keys, wait, (*resp.Writer).NullArray)
 	}
-	popped, err := r.popScored(key, &row, highest, n)
+	popped, err := popScored(r, key, &row, highest, n)
 	if err != nil {
 		return err
 	}

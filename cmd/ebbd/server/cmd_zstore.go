@@ -23,7 +23,7 @@ type combination struct {
 	withScores bool
 }
 
-func (r *request) parseCombination(i int) (c combination, err error) {
+func parseCombination(r *request, i int) (c combination, err error) {
 	c.op, c.aggregate = operationOf(r.cmd.name), "SUM"
 	n, ok := parseInt(r.args[i])
 	switch {
@@ -35,7 +35,7 @@ func (r *request) parseCombination(i int) (c combination, err error) {
 		return c, errSyntax
 	}
 	next := i + 1 + int(n)
-	if err := r.loadCombined(&c, r.args[i+1:next]); err != nil {
+	if err := loadCombined(r, &c, r.args[i+1:next]); err != nil {
 		return c, err
 	}
 	store := strings.HasSuffix(r.cmd.name, "store")
@@ -67,7 +67,7 @@ func (r *request) parseCombination(i int) (c combination, err error) {
 }
 
 // loadCombined loads the keys. Those of another type are an error before those of options.
-func (r *request) loadCombined(c *combination, keys [][]byte) error {
+func loadCombined(r *request, c *combination, keys [][]byte) error {
 	c.keys = keys
 	c.rows = make([]keyspace.Row, len(keys))
 	for i, key := range keys {
@@ -125,7 +125,7 @@ func (r *request) scores(row *keyspace.Row) (map[string]float64, error) {
 }
 
 // combineScored returns the members of a combination in the order of a sorted set.
-func (r *request) combineScored(c *combination) ([]scored, error) {
+func combineScored(r *request, c *combination) ([]scored, error) {
 	result := make(map[string]float64)
 	for i := range c.rows {
 		part, err := r.scores(&c.rows[i])
@@ -175,11 +175,11 @@ func (c *combination) apply(result, part map[string]float64, i int) {
 
 // zcombineCommand is ZUNION, ZINTER and ZDIFF.
 func zcombineCommand(r *request) error {
-	c, err := r.parseCombination(1)
+	c, err := parseCombination(r, 1)
 	if err != nil {
 		return err
 	}
-	list, err := r.combineScored(&c)
+	list, err := combineScored(r, &c)
 	if err != nil {
 		return err
 	}
@@ -189,19 +189,19 @@ func zcombineCommand(r *request) error {
 
 // zcombineStoreCommand is ZUNIONSTORE, ZINTERSTORE and ZDIFFSTORE.
 func zcombineStoreCommand(r *request) error {
-	c, err := r.parseCombination(2)
+	c, err := parseCombination(r, 2)
 	if err != nil {
 		return err
 	}
-	list, err := r.combineScored(&c)
+	list, err := combineScored(r, &c)
 	if err != nil {
 		return err
 	}
-	return r.storeScored(r.args[1], list)
+	return storeScored(r, r.args[1], list)
 }
 
 func zintercardCommand(r *request) error {
-	keys, next, err := r.cardKeys()
+	keys, next, err := cardKeys(r)
 	if err != nil {
 		return err
 	}
@@ -210,10 +210,10 @@ func zintercardCommand(r *request) error {
 		return err
 	}
 	c := combination{op: intersection, aggregate: "SUM"}
-	if err := r.loadCombined(&c, keys); err != nil {
+	if err := loadCombined(r, &c, keys); err != nil {
 		return err
 	}
-	list, err := r.combineScored(&c)
+	list, err := combineScored(r, &c)
 	if err != nil {
 		return err
 	}

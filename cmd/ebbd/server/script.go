@@ -169,16 +169,16 @@ func evalCommand(r *request) error {
 		}
 	}
 	keys, argv := r.args[3:3+n], r.args[3+n:]
-	return r.runScript(proto, keys, argv)
+	return runScript(r, proto, keys, argv)
 }
 
 // runScript runs a compiled script in a state of its own, which has no way to files, processes or
 // other scripts.
-func (r *request) runScript(proto *lua.FunctionProto, keys, argv [][]byte) error {
+func runScript(r *request, proto *lua.FunctionProto, keys, argv [][]byte) error {
 	db, nested := r.c.db, r.nested
 	r.nested, r.inScript = true, true
 	defer func() { r.c.db, r.nested, r.inScript = db, nested, false }()
-	l := r.newState()
+	l := newState(r)
 	defer l.Close()
 	ctx, ended := r.s.scripts.run(l, &r.s.o)
 	defer ended()
@@ -195,7 +195,7 @@ func (r *request) runScript(proto *lua.FunctionProto, keys, argv [][]byte) error
 	if err := r.bind(); err != nil { // a script may have selected another database
 		return err
 	}
-	r.replyLua(l.Get(-1), 0)
+	replyLua(r, l.Get(-1), 0)
 	return nil
 }
 
@@ -221,7 +221,7 @@ func luaStrings(l *lua.LState, list [][]byte) *lua.LTable {
 }
 
 // newState returns a state with the libraries of scripts.
-func (r *request) newState() *lua.LState {
+func newState(r *request) *lua.LState {
 	l := lua.NewState(lua.Options{SkipOpenLibs: true, RegistryMaxSize: 1 << 20, MinimizeStackMemory: true})
 	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenTable, lua.OpenString, lua.OpenMath} {
 		l.Push(l.NewFunction(open))
@@ -234,8 +234,8 @@ func (r *request) newState() *lua.LState {
 	boundStrings(l, r.s.o.MaxBulk)
 	redis := l.NewTable()
 	l.SetFuncs(redis, map[string]lua.LGFunction{
-		"call":         func(l *lua.LState) int { return r.luaCall(l, true) },
-		"pcall":        func(l *lua.LState) int { return r.luaCall(l, false) },
+		"call":         func(l *lua.LState) int { return luaCall(r, l, true) },
+		"pcall":        func(l *lua.LState) int { return luaCall(r, l, false) },
 		"error_reply":  func(l *lua.LState) int { return luaReply(l, "err") },
 		"status_reply": func(l *lua.LState) int { return luaReply(l, "ok") },
 		"sha1hex": func(l *lua.LState) int {

@@ -16,8 +16,8 @@ const errScriptCommand = "ERR This Redis command is not allowed from script"
 
 // luaCall is redis.call and redis.pcall: it runs a command in the transaction of the script. An error
 // of call ends the script unless it is caught; pcall returns it as a table.
-func (r *request) luaCall(l *lua.LState, raise bool) int {
-	reply := r.commandOf(l)
+func luaCall(r *request, l *lua.LState, raise bool) int {
+	reply := commandOf(r, l)
 	if t, ok := reply.(*lua.LTable); ok && raise && t.RawGetString("err") != lua.LNil {
 		l.Error(t, 1)
 	}
@@ -32,7 +32,7 @@ func luaError(l *lua.LState, text string) lua.LValue {
 }
 
 // commandOf runs the command of the arguments on the stack.
-func (r *request) commandOf(l *lua.LState) lua.LValue {
+func commandOf(r *request, l *lua.LState) lua.LValue {
 	args := make([][]byte, l.GetTop())
 	for i := range args {
 		switch v := l.Get(i + 1).(type) {
@@ -109,7 +109,7 @@ func fromReply(l *lua.LState, b []byte) (value lua.LValue, rest []byte) {
 }
 
 // replyLua writes what a script has returned. Tables end at their first nil.
-func (r *request) replyLua(value lua.LValue, depth int) {
+func replyLua(r *request, value lua.LValue, depth int) {
 	switch v := value.(type) {
 	case lua.LString:
 		r.w.BulkString(string(v))
@@ -122,13 +122,13 @@ func (r *request) replyLua(value lua.LValue, depth int) {
 			r.w.Null()
 		}
 	case *lua.LTable:
-		r.replyTable(v, depth)
+		replyTable(r, v, depth)
 	default:
 		r.w.Null()
 	}
 }
 
-func (r *request) replyTable(t *lua.LTable, depth int) {
+func replyTable(r *request, t *lua.LTable, depth int) {
 	const deepest = 64
 	if text := t.RawGetString("err"); text.Type() == lua.LTString {
 		r.w.Error(oneLine(text.String()))
@@ -152,7 +152,7 @@ func (r *request) replyTable(t *lua.LTable, depth int) {
 	}
 	r.w.Array(n)
 	for i := range n {
-		r.replyLua(t.RawGetInt(i+1), depth+1)
+		replyLua(r, t.RawGetInt(i+1), depth+1)
 	}
 }
 
