@@ -30,7 +30,7 @@ func (s *Space) Copy(key []byte, row *Row, to *Space, name []byte, target *Row) 
 	if err != nil {
 		return err
 	}
-	if err := s.copyElements(row.ID, to, made.ID); err != nil {
+	if err := copyElements(s, row.ID, to, made.ID); err != nil {
 		return err
 	}
 	copied := *row
@@ -38,7 +38,7 @@ func (s *Space) Copy(key []byte, row *Row, to *Space, name []byte, target *Row) 
 	return to.put(name, &copied, expiry)
 }
 
-func (s *Space) copyElements(id uint64, to *Space, newID uint64) error {
+func copyElements(s *Space, id uint64, to *Space, newID uint64) error {
 	c := s.elements().CursorIn(kv.ScanOptions{Prefix: append([]byte(nil), s.header(id)...)})
 	var key []byte
 	for ok := c.First(); ok; ok = c.Next() {

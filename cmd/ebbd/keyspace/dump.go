@@ -106,7 +106,7 @@ func (s *Space) Restore(key, dump []byte, target *Row, expiry int64) error {
 	if row.fieldMax > 0 {
 		row.userExpiry, row.inexact = expiry, true
 	}
-	if err := s.restoreElements(d, &row); err != nil {
+	if err := restoreElements(s, d, &row); err != nil {
 		return err
 	}
 	if err := s.Save(key, &row); err != nil || row.unsaved || row.fieldMax > 0 || expiry == 0 {
@@ -116,7 +116,7 @@ func (s *Space) Restore(key, dump []byte, target *Row, expiry int64) error {
 }
 
 // restoreElements puts the element rows. Their number is checked against the master row.
-func (s *Space) restoreElements(d *dumpReader, row *Row) error {
+func restoreElements(s *Space, d *dumpReader, row *Row) error {
 	n := int64(0)
 	for len(d.rest) > 0 {
 		name, value := d.bytes(), d.bytes()

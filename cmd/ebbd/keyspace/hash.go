@@ -17,20 +17,20 @@ type Field struct {
 
 // GetField returns the value of a field; ok false if it is absent.
 func (s *Space) GetField(row *Row, field []byte) (value []byte, ok bool, err error) {
-	if row.Type == 0 || len(field) > s.MaxElement() {
+	if row.Type == 0 || len(field) > s.store.maxElement() {
 		return nil, false, nil
 	}
-	value, err = s.elements().Get(s.element(row.ID, fieldKind, field))
+	value, err = s.elements().Get(s.elementKey(row.ID, fieldKind, field))
 	ok, err = absent(err)
 	return value, ok, err
 }
 
 // FieldExpiry returns the expiry of a field, 0 if it is permanent; ok false if it is absent.
 func (s *Space) FieldExpiry(row *Row, field []byte) (expiry int64, ok bool, err error) {
-	if row.Count == 0 && row.fieldMax == 0 || len(field) > s.MaxElement() {
+	if row.Count == 0 && row.fieldMax == 0 || len(field) > s.store.maxElement() {
 		return 0, false, nil // a hash that this command makes, or none
 	}
-	at, err := s.elements().Expiry(s.element(row.ID, fieldKind, field))
+	at, err := s.elements().Expiry(s.elementKey(row.ID, fieldKind, field))
 	if ok, err = absent(err); !ok || at.IsZero() {
 		return 0, ok, err
 	}
@@ -51,14 +51,14 @@ func (s *Space) SetField(
 	if expiry == KeepExpiry {
 		expiry = was
 	}
-	if err := s.noteExpiry(key, row, ok, was, expiry); err != nil {
+	if err := noteExpiry(s, key, row, ok, was, expiry); err != nil {
 		return false, err
 	}
 	o := kv.PutOptions{}
 	if expiry > 0 {
 		o.ExpireAt = time.UnixMilli(expiry)
 	}
-	_, err = s.changing(s.elements()).PutWith(s.element(row.ID, fieldKind, field), value, o)
+	_, err = s.changing(s.elements()).PutWith(s.elementKey(row.ID, fieldKind, field), value, o)
 	return !ok, err
 }
 
@@ -73,15 +73,15 @@ func (s *Space) DeleteField(row *Row, field []byte) (deleted bool, err error) {
 	} else if was >= row.fieldMax {
 		row.inexact = true
 	}
-	return true, s.changing(s.elements()).Delete(s.element(row.ID, fieldKind, field))
+	return true, s.changing(s.elements()).Delete(s.elementKey(row.ID, fieldKind, field))
 }
 
 // SetFieldExpiry sets or, with NoExpiry, removes the expiry of a present field; Save follows.
 func (s *Space) SetFieldExpiry(key []byte, row *Row, field []byte, was, expiry int64) error {
-	if err := s.noteExpiry(key, row, true, was, expiry); err != nil {
+	if err := noteExpiry(s, key, row, true, was, expiry); err != nil {
 		return err
 	}
-	name := s.element(row.ID, fieldKind, field)
+	name := s.elementKey(row.ID, fieldKind, field)
 	if expiry == NoExpiry {
 		return s.changing(s.elements()).Persist(name)
 	}
@@ -89,7 +89,7 @@ func (s *Space) SetFieldExpiry(key []byte, row *Row, field []byte, was, expiry i
 }
 
 // noteExpiry keeps the counts of the master row when a field gets an expiry or becomes permanent.
-func (s *Space) noteExpiry(key []byte, row *Row, present bool, was, expiry int64) error {
+func noteExpiry(s *Space, key []byte, row *Row, present bool, was, expiry int64) error {
 	if present && was == 0 {
 		row.Count--
 	}
@@ -116,7 +116,7 @@ func (s *Space) noteExpiry(key []byte, row *Row, present bool, was, expiry int64
 }
 
 // saveHash stores the master row of a hash. A hash without a live field is deleted.
-func (s *Space) saveHash(key []byte, row *Row) error {
+func saveHash(s *Space, key []byte, row *Row) error {
 	if row.fieldMax == 0 {
 		if row.Count == 0 {
 			return s.deleteEmpty(key, row)
@@ -127,7 +127,7 @@ func (s *Space) saveHash(key []byte, row *Row) error {
 		return s.putKeep(key, row)
 	}
 	if row.Count == 0 && row.inexact {
-		if err := s.tighten(row); err != nil {
+		if err := tighten(s, row); err != nil {
 			return err
 		}
 	}
@@ -145,9 +145,9 @@ func (s *Space) saveHash(key []byte, row *Row) error {
 }
 
 // tighten finds the latest expiry of the fields. It ends at the first that has the known bound.
-func (s *Space) tighten(row *Row) error {
+func tighten(s *Space, row *Row) error {
 	latest := int64(1)
-	c := s.fields(row, nil)
+	c := fieldCursor(s, row, nil)
 	for ok := c.First(); ok && latest < row.fieldMax; ok = c.Next() {
 		if at, ok := c.Expiry(); ok {
 			latest = max(latest, at.UnixMilli())
@@ -157,11 +157,11 @@ func (s *Space) tighten(row *Row) error {
 	return c.Err()
 }
 
-func (s *Space) fields(row *Row, from []byte) *kv.Cursor {
-	o := kv.ScanOptions{Prefix: s.element(row.ID, fieldKind, nil)}
+func fieldCursor(s *Space, row *Row, from []byte) *kv.Cursor {
+	o := kv.ScanOptions{Prefix: s.elementKey(row.ID, fieldKind, nil)}
 	c := s.elements().CursorIn(o)
 	if from != nil {
-		c.Seek(s.element(row.ID, fieldKind, from))
+		c.Seek(s.elementKey(row.ID, fieldKind, from))
 	}
 	return c
 }
@@ -172,7 +172,7 @@ func (s *Space) Fields(row *Row, from []byte) iter.Seq[Field] {
 		if row.Type == 0 {
 			return
 		}
-		c := s.fields(row, from)
+		c := fieldCursor(s, row, from)
 		ok := c.Valid()
 		if from == nil {
 			ok = c.First()

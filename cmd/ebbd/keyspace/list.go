@@ -9,13 +9,6 @@ import (
 
 const listKind = 'l'
 
-// at returns the element key of position pos, from 0 at the head.
-func (s *Space) at(row *Row, pos int64) []byte {
-	s.elemBuf = append(s.header(row.ID), listKind)
-	s.elemBuf = binary.BigEndian.AppendUint64(s.elemBuf, uint64(row.Head+pos)^1<<63)
-	return s.elemBuf
-}
-
 // Push puts an element before the head, or behind the tail; Save follows.
 func (s *Space) Push(row *Row, head bool, value []byte) error {
 	pos := row.Count
@@ -24,7 +17,7 @@ func (s *Space) Push(row *Row, head bool, value []byte) error {
 		pos = 0
 	}
 	row.Count++
-	return s.changing(s.elements()).Put(s.at(row, pos), value)
+	return s.changing(s.elements()).Put(s.listKey(row, pos), value)
 }
 
 // Pop removes the first or the last element of a list that has one; Save follows.
@@ -33,10 +26,10 @@ func (s *Space) Pop(row *Row, head bool) (value []byte, err error) {
 	if head {
 		pos = 0
 	}
-	if value, err = s.elements().GetAppend(nil, s.at(row, pos)); err != nil {
+	if value, err = s.elements().GetAppend(nil, s.listKey(row, pos)); err != nil {
 		return nil, err
 	}
-	if err := s.changing(s.elements()).Delete(s.at(row, pos)); err != nil {
+	if err := s.changing(s.elements()).Delete(s.listKey(row, pos)); err != nil {
 		return nil, err
 	}
 	row.Count--
@@ -48,12 +41,12 @@ func (s *Space) Pop(row *Row, head bool) (value []byte, err error) {
 
 // Index returns the element at a position within the list.
 func (s *Space) Index(row *Row, pos int64) ([]byte, error) {
-	return s.elements().Get(s.at(row, pos))
+	return s.elements().Get(s.listKey(row, pos))
 }
 
 // SetIndex replaces the element at a position within the list.
 func (s *Space) SetIndex(row *Row, pos int64, value []byte) error {
-	return s.changing(s.elements()).Put(s.at(row, pos), value)
+	return s.changing(s.elements()).Put(s.listKey(row, pos), value)
 }
 
 // Elements ranges over the elements of positions [from, to), which lie within the list.
@@ -63,8 +56,8 @@ func (s *Space) Elements(row *Row, from, to int64, reverse bool) iter.Seq2[int64
 			return
 		}
 		o := kv.ScanOptions{Reverse: reverse}
-		o.Lower = append(o.Lower, s.at(row, from)...)
-		o.Upper = append(o.Upper, s.at(row, to)...)
+		o.Lower = append(o.Lower, s.listKey(row, from)...)
+		o.Upper = append(o.Upper, s.listKey(row, to)...)
 		for key, value := range s.elements().Scan(o) {
 			pos := int64(binary.BigEndian.Uint64(key[elementPrefix:])^1<<63) - row.Head
 			if !yield(pos, value) {
@@ -80,8 +73,8 @@ func (s *Space) Trim(row *Row, from, to int64) error {
 		if lo >= hi {
 			return nil
 		}
-		lower := append([]byte(nil), s.at(row, lo)...)
-		return s.changing(s.elements()).DeleteRange(lower, s.at(row, hi))
+		lower := append([]byte(nil), s.listKey(row, lo)...)
+		return s.changing(s.elements()).DeleteRange(lower, s.listKey(row, hi))
 	}
 	if err := cut(0, from); err != nil {
 		return err
@@ -100,12 +93,12 @@ func (s *Space) Insert(row *Row, pos int64, value []byte) error {
 	if pos < row.Count/2 {
 		row.Head--
 		row.Count++
-		if err := s.move(row, 1, pos+1, -1); err != nil {
+		if err := moveElements(s, row, 1, pos+1, -1); err != nil {
 			return err
 		}
 	} else {
 		row.Count++
-		if err := s.move(row, pos, row.Count-1, 1); err != nil {
+		if err := moveElements(s, row, pos, row.Count-1, 1); err != nil {
 			return err
 		}
 	}
@@ -115,31 +108,31 @@ func (s *Space) Insert(row *Row, pos int64, value []byte) error {
 // RemoveAt removes the element at pos; the elements of the shorter side move. Save follows.
 func (s *Space) RemoveAt(row *Row, pos int64) error {
 	if pos < row.Count/2 {
-		if err := s.move(row, 0, pos, 1); err != nil {
+		if err := moveElements(s, row, 0, pos, 1); err != nil {
 			return err
 		}
 		_, err := s.Pop(row, true)
 		return err
 	}
-	if err := s.move(row, pos+1, row.Count, -1); err != nil {
+	if err := moveElements(s, row, pos+1, row.Count, -1); err != nil {
 		return err
 	}
 	_, err := s.Pop(row, false)
 	return err
 }
 
-// move copies the elements of [from, to) to positions that are by higher.
-func (s *Space) move(row *Row, from, to, by int64) error {
+// moveElements copies the elements of [from, to) to positions that are by higher.
+func moveElements(s *Space, row *Row, from, to, by int64) error {
 	step, pos, end := int64(1), from, to
 	if by > 0 {
 		step, pos, end = -1, to-1, from-1
 	}
 	for ; pos != end; pos += step {
-		value, err := s.elements().GetAppend(nil, s.at(row, pos))
+		value, err := s.elements().GetAppend(nil, s.listKey(row, pos))
 		if err != nil {
 			return err
 		}
-		if err := s.changing(s.elements()).Put(s.at(row, pos+by), value); err != nil {
+		if err := s.changing(s.elements()).Put(s.listKey(row, pos+by), value); err != nil {
 			return err
 		}
 	}
@@ -147,7 +140,7 @@ func (s *Space) move(row *Row, from, to, by int64) error {
 }
 
 // RemoveMany removes the elements at positions, in any order; the elements behind the first of them
-// move once. Save follows.
+// moveElements once. Save follows.
 func (s *Space) RemoveMany(row *Row, positions []int64) error {
 	if len(positions) == 1 {
 		return s.RemoveAt(row, positions[0])
@@ -162,11 +155,11 @@ func (s *Space) RemoveMany(row *Row, positions []int64) error {
 		if gone[pos] {
 			continue
 		}
-		value, err := s.elements().GetAppend(nil, s.at(row, pos))
+		value, err := s.elements().GetAppend(nil, s.listKey(row, pos))
 		if err != nil {
 			return err
 		}
-		if err := s.changing(s.elements()).Put(s.at(row, to), value); err != nil {
+		if err := s.changing(s.elements()).Put(s.listKey(row, to), value); err != nil {
 			return err
 		}
 		to++

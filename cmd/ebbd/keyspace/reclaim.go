@@ -32,8 +32,8 @@ func retiredKey(id uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 8, 16), id)
 }
 
-// Reclaim deletes rows of dead collections, a bounded number of them. more says that some are left.
-func (s *Space) Reclaim() (more bool, err error) {
+// reclaim deletes rows of dead collections, a bounded number of them. more says that some are left.
+func reclaim(s *Space) (more bool, err error) {
 	retired := s.elements().CursorIn(kv.ScanOptions{Prefix: make([]byte, 8)})
 	if !retired.First() {
 		return false, retired.Err()
@@ -69,7 +69,7 @@ func (s *Space) Sweep(after uint64, limit int) (dead []uint64, last uint64, err 
 		alive := false
 		if len(key) == 8 {
 			owner := append([]byte(nil), c.Value()...)
-			if alive, err = s.owns(owner, after); err != nil {
+			if alive, err = ownsCollection(s, owner, after); err != nil {
 				return dead, after, err
 			}
 		}
@@ -103,7 +103,7 @@ func (st *Store) Reclaim(tx *kv.Tx) (more bool, err error) {
 		if !st.hasRetired(db) {
 			continue
 		}
-		left, err := st.Space(tx, db).Reclaim()
+		left, err := reclaim(st.Space(tx, db))
 		if err != nil {
 			return true, err
 		}

@@ -53,7 +53,7 @@ func (s *Space) RandomElement(row *Row) (name, value []byte, ok bool, err error)
 	if row.Type == TypeHash {
 		kind = fieldKind
 	}
-	o := kv.ScanOptions{Prefix: append([]byte(nil), s.element(row.ID, kind, nil)...)}
+	o := kv.ScanOptions{Prefix: append([]byte(nil), s.elementKey(row.ID, kind, nil)...)}
 	c := s.elements().CursorIn(o)
 	if ok = randomRow(c, elementPrefix); ok {
 		name = append([]byte{}, c.Key()[elementPrefix:]...)

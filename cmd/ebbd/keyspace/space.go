@@ -2,7 +2,6 @@ package keyspace
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -26,7 +25,8 @@ type Space struct {
 	master      *kv.CF
 	elementRows *kv.CF // nil until elements is called: strings have none
 
-	keyBuf, elemBuf, rowBuf []byte // the store copies keys and values of writes
+	rowKeys
+	rowBuf []byte // the store copies the values of writes
 
 	emptied [][]byte
 }
@@ -47,11 +47,6 @@ func (s *Space) changing(cf *kv.CF) *kv.CF {
 	return cf
 }
 
-func (s *Space) masterKey(key []byte) []byte {
-	s.keyBuf = append(append(s.keyBuf[:0], 'k'), key...)
-	return s.keyBuf
-}
-
 // absent turns the errors of a key or family that is not there into ok false.
 func absent(err error) (ok bool, other error) {
 	if err == nil {
@@ -65,7 +60,7 @@ func absent(err error) (ok bool, other error) {
 
 // Load returns the master row of key. The Type of an absent key is 0.
 func (s *Space) Load(key []byte) (Row, error) {
-	if len(key) >= s.maxKey() {
+	if len(key) > s.store.maxKey() {
 		return Row{}, nil // such a key cannot be stored
 	}
 	value, err := s.master.Get(s.masterKey(key))
@@ -172,7 +167,7 @@ func (s *Space) Delete(key []byte, row *Row) error {
 func (s *Space) SetExpiry(key []byte, row *Row, expiry int64) error {
 	if row.fieldMax > 0 {
 		row.userExpiry = expiry
-		return s.saveHash(key, row)
+		return saveHash(s, key, row)
 	}
 	if expiry == NoExpiry {
 		return s.changing(s.master).Persist(s.masterKey(key))
@@ -228,17 +223,9 @@ func (s *Space) Flush() error {
 	return s.changing(s.elements()).Clear()
 }
 
-// MaxKey returns the length of the longest key in bytes.
-func (s *Space) MaxKey() int { return s.maxKey() - 1 }
-
-// MaxElement returns the length of the longest field, or set member, in bytes.
-func (s *Space) MaxElement() int { return s.maxKey() - elementPrefix }
-
-func (s *Space) maxKey() int { return s.store.maxKeySize }
-
 // create makes row a new collection at key, which is absent. Save stores its master row.
 func (s *Space) create(key []byte, t Type) (Row, error) {
-	if len(key) > s.MaxKey() {
+	if len(key) > s.store.maxKey() {
 		return Row{}, kv.ErrKeyTooLarge
 	}
 	id, err := s.tx.Increment([]byte("last-id"), 1, 0)
@@ -262,7 +249,7 @@ func (s *Space) LoadOrCreate(key []byte, t Type) (Row, error) {
 // is deleted.
 func (s *Space) Save(key []byte, row *Row) error {
 	if row.Type == TypeHash {
-		return s.saveHash(key, row)
+		return saveHash(s, key, row)
 	}
 	if row.Count == 0 {
 		return s.deleteEmpty(key, row)
@@ -294,9 +281,9 @@ func (s *Space) TakeEmptied() (keys [][]byte) {
 	return keys
 }
 
-// owns says whether id is the collection of a stored key, or may be: an expired row that is still
+// ownsCollection says whether id is the collection of a stored key, or may be: an expired row that is still
 // stored hides its id.
-func (s *Space) owns(key []byte, id uint64) (bool, error) {
+func ownsCollection(s *Space, key []byte, id uint64) (bool, error) {
 	row, err := s.Load(key)
 	if err != nil {
 		return true, err
@@ -306,18 +293,4 @@ func (s *Space) owns(key []byte, id uint64) (bool, error) {
 	}
 	_, err = s.master.TTL(s.masterKey(key))
 	return absent(err)
-}
-
-const elementPrefix = 9 // id and kind of row
-
-func (s *Space) header(id uint64) []byte {
-	s.elemBuf = binary.BigEndian.AppendUint64(s.elemBuf[:0], id)
-	return s.elemBuf
-}
-
-// element returns the key of an element row. The slice is valid until the next one.
-func (s *Space) element(id uint64, kind byte, name []byte) []byte {
-	s.elemBuf = append(s.header(id), kind)
-	s.elemBuf = append(s.elemBuf, name...)
-	return s.elemBuf
 }

@@ -137,6 +137,10 @@ func familyName(kind byte, db int) string {
 	return commonNames[1][db]
 }
 
+// maxKey is the length of the longest key, maxElement that of the longest field or member, in bytes.
+func (st *Store) maxKey() int     { return st.maxKeySize - 1 }
+func (st *Store) maxElement() int { return st.maxKeySize - elementPrefix }
+
 // Bind reads the limits of an existing store that is not to be changed.
 func (st *Store) Bind(db *kv.DB) { st.maxKeySize = db.MaxKeySize() }
 

@@ -36,52 +36,65 @@ func (st *Store) Has(tx *kv.Tx, n int) (bool, error) {
 // Verify reads all rows of the space and compares them with each other: every collection has as many
 // elements as its master row says, both rows of each member of a sorted set, and a header row with
 // its key. Expired keys are not looked at.
-func (s *Space) Verify(ctx context.Context) (v Verification, err error) {
-	for key, value := range s.master.Scan(kv.ScanOptions{}) {
-		if err := ctx.Err(); err != nil {
-			return v, err
+func (s *Space) Verify(ctx context.Context) (Verification, error) {
+	v := verifier{s: s, ctx: ctx}
+	err := v.keys()
+	if err == nil && len(v.found.Problems) == 0 { // else whose rows are whose is not known
+		err = v.orphans()
+	}
+	return v.found, err
+}
+
+type verifier struct {
+	s     *Space
+	ctx   context.Context
+	found Verification
+}
+
+// keys compares each master row with its element rows.
+func (v *verifier) keys() error {
+	for key, value := range v.s.master.Scan(kv.ScanOptions{}) {
+		if err := v.ctx.Err(); err != nil {
+			return err
 		}
-		v.Keys++
+		v.found.Keys++
 		row, err := decodeRow(value)
 		if err != nil || len(key) == 0 || key[0] != 'k' {
-			v.problem("key %q: no master row: %v", key, err)
+			v.found.problem("key %q: no master row: %v", key, err)
 			continue
 		}
 		if row.Type != TypeString {
-			if err := s.verifyCollection(key[1:], &row, &v); err != nil {
-				return v, err
+			if err := v.collection(key[1:], &row); err != nil {
+				return err
 			}
 		}
 	}
-	if err := s.tx.Err(); err != nil || len(v.Problems) > 0 {
-		return v, err // whose rows are whose is not known
-	}
-	return v, s.countOrphans(ctx, &v)
+	return v.s.tx.Err()
 }
 
-// verifyCollection compares the element rows of a key with its master row.
-func (s *Space) verifyCollection(key []byte, row *Row, v *Verification) error {
+// collection compares the element rows of a key with its master row.
+func (v *verifier) collection(key []byte, row *Row) error {
 	kinds := map[Type]byte{TypeHash: fieldKind, TypeList: listKind, TypeSet: memberKind, TypeZSet: memberKind}
 	header := false
 	counted, scores := int64(0), int64(0)
-	c := s.elements().CursorIn(kv.ScanOptions{Prefix: append([]byte(nil), s.header(row.ID)...)})
+	c := v.s.elements().CursorIn(kv.ScanOptions{Prefix: append([]byte(nil), v.s.header(row.ID)...)})
 	for ok := c.First(); ok; ok = c.Next() {
-		v.Rows++
+		v.found.Rows++
 		name := c.Key()[8:]
 		switch {
 		case len(name) == 0:
 			header = string(c.Value()) == string(key)
 		case name[0] == scoreKind && row.Type == TypeZSet && len(name) >= 9:
 			scores++
-			score, ok, err := s.Score(row, name[9:])
+			score, ok, err := v.s.Score(row, name[9:])
 			if err != nil {
 				return err
 			}
 			if !ok || sortable(score) != binary.BigEndian.Uint64(name[1:]) {
-				v.problem("key %q: member %q has two scores", key, name[9:])
+				v.found.problem("key %q: member %q has two scores", key, name[9:])
 			}
 		case name[0] != kinds[row.Type]:
-			v.problem("key %q: a %s has an element row of kind %q", key, row.Type, name[0])
+			v.found.problem("key %q: a %s has an element row of kind %q", key, row.Type, name[0])
 		default:
 			if _, expires := c.Expiry(); !expires || row.Type != TypeHash {
 				counted++
@@ -92,32 +105,32 @@ func (s *Space) verifyCollection(key []byte, row *Row, v *Verification) error {
 	case c.Err() != nil:
 		return c.Err()
 	case !header:
-		v.problem("key %q: the header row of its %s is missing, or names another key", key, row.Type)
+		v.found.problem("key %q: the header row of its %s is missing, or names another key", key, row.Type)
 	case counted != row.Count:
-		v.problem("key %q: a %s of %d elements has %d rows", key, row.Type, row.Count, counted)
+		v.found.problem("key %q: a %s of %d elements has %d rows", key, row.Type, row.Count, counted)
 	case row.Type == TypeZSet && scores != counted:
-		v.problem("key %q: a zset of %d members has %d scores", key, counted, scores)
+		v.found.problem("key %q: a zset of %d members has %d scores", key, counted, scores)
 	}
 	return nil
 }
 
-// countOrphans counts the dead collections that are not retired.
-func (s *Space) countOrphans(ctx context.Context, v *Verification) error {
+// orphans counts the dead collections that are not retired.
+func (v *verifier) orphans() error {
 	for last := uint64(0); ; {
-		if err := ctx.Err(); err != nil {
+		if err := v.ctx.Err(); err != nil {
 			return err
 		}
-		dead, next, err := s.Sweep(last, 1024)
+		dead, next, err := v.s.Sweep(last, 1024)
 		if err != nil {
 			return err
 		}
 		for _, id := range dead {
-			retired, err := s.elements().Has(retiredKey(id))
+			retired, err := v.s.elements().Has(retiredKey(id))
 			if err != nil {
 				return err
 			}
 			if !retired {
-				v.Orphans++
+				v.found.Orphans++
 			}
 		}
 		if next == 0 {

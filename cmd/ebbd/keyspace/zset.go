@@ -27,19 +27,12 @@ func fromSortable(bits uint64) float64 {
 	return math.Float64frombits(^bits)
 }
 
-func (s *Space) scoreKey(id uint64, score float64, member []byte) []byte {
-	s.elemBuf = append(s.header(id), scoreKind)
-	s.elemBuf = binary.BigEndian.AppendUint64(s.elemBuf, sortable(score))
-	s.elemBuf = append(s.elemBuf, member...)
-	return s.elemBuf
-}
-
 // Score returns the score of a member; ok false if it is absent.
 func (s *Space) Score(row *Row, member []byte) (score float64, ok bool, err error) {
-	if row.Type == 0 || len(member) > s.MaxElement()-8 {
+	if row.Type == 0 || len(member) > s.store.maxElement()-8 {
 		return 0, false, nil
 	}
-	value, err := s.elements().Get(s.element(row.ID, memberKind, member))
+	value, err := s.elements().Get(s.elementKey(row.ID, memberKind, member))
 	if ok, err = absent(err); !ok {
 		return 0, false, err
 	}
@@ -72,7 +65,7 @@ func (s *Space) SetScore(row *Row, member []byte, score float64, present bool, w
 		return err
 	}
 	bits := binary.BigEndian.AppendUint64(nil, sortable(score))
-	return s.changing(s.elements()).Put(s.element(row.ID, memberKind, member), bits)
+	return s.changing(s.elements()).Put(s.elementKey(row.ID, memberKind, member), bits)
 }
 
 // RemoveScore deletes a present member of a sorted set; Save follows.
@@ -81,7 +74,7 @@ func (s *Space) RemoveScore(row *Row, member []byte, score float64) error {
 	if err := s.changing(s.elements()).Delete(s.scoreKey(row.ID, score, member)); err != nil {
 		return err
 	}
-	return s.changing(s.elements()).Delete(s.element(row.ID, memberKind, member))
+	return s.changing(s.elements()).Delete(s.elementKey(row.ID, memberKind, member))
 }
 
 // ByScore ranges over members in the order of scores, then of bytes, or the other way round. from
