@@ -18,7 +18,7 @@ import (
 // standard stands for standard input or output in place of a file.
 const standard = "-"
 
-func (a *app) backupCommand() *cobra.Command {
+func backupCommand(a *app) *cobra.Command {
 	since := ""
 	cmd := &cobra.Command{
 		Use:   "backup STORE FILE|-",
@@ -50,15 +50,15 @@ refused by restore. A program that has the store open backs it up itself: see Ba
 			if args[1] == standard {
 				to = a.stderr
 			}
-			return a.printBackup(to, args[1], info)
+			return printBackup(a, to, args[1], info)
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "", "only what changed after this backup, a file")
-	cmd.AddCommand(a.verifyBackupCommand())
+	cmd.AddCommand(verifyBackupCommand(a))
 	return cmd
 }
 
-func (a *app) verifyBackupCommand() *cobra.Command {
+func verifyBackupCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify FILE...",
 		Short: "Prove that a full backup and its increments are whole and belong together",
@@ -76,12 +76,12 @@ damaged, cut, or does not build on the one before it.`,
 			if err != nil {
 				return fmt.Errorf("backup verify: %w", err)
 			}
-			return a.printBackup(a.out, args[len(args)-1], info)
+			return printBackup(a, a.out, args[len(args)-1], info)
 		},
 	}
 }
 
-func (a *app) restoreCommand() *cobra.Command {
+func restoreCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore STORE FILE...",
 		Short: "Make a store of a full backup and its increments",
@@ -260,7 +260,7 @@ func (c counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (a *app) printBackup(w io.Writer, file string, info kv.BackupInfo) error {
+func printBackup(a *app, w io.Writer, file string, info kv.BackupInfo) error {
 	if a.json {
 		return encodeJSON(w, struct {
 			File string `json:"file"`

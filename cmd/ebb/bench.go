@@ -25,7 +25,7 @@ const (
 	benchMeasurements = 5
 )
 
-func (a *app) benchCommand() *cobra.Command {
+func benchCommand(a *app) *cobra.Command {
 	var dir string
 	var each time.Duration
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ gives a feeling for the machine, no more: the numbers are of one short run with 
 			if err := errors.Join(err, db.Close()); err != nil {
 				return fmt.Errorf("bench-quick: %w", err)
 			}
-			return a.printBench(results)
+			return printBench(a, results)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "",
@@ -165,7 +165,7 @@ func runBench(ctx context.Context, db *kv.DB, each time.Duration, p *progress) (
 	return b.results, b.err
 }
 
-func (a *app) printBench(results []benchResult) error {
+func printBench(a *app, results []benchResult) error {
 	if a.json {
 		return a.printJSON(results)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) checkCommand() *cobra.Command {
+func checkCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check STORE",
 		Short: "Prove that the whole store is sound, or name each place that is not",
@@ -41,10 +41,10 @@ store is too damaged to be opened.`,
 				}
 			}
 			if cut == nil {
-				return a.printProblems(args[0], problems)
+				return printProblems(a, args[0], problems)
 			}
 			if len(problems) > 0 { // Without one nothing is known of the store, not that it is sound.
-				if err := a.printProblems(args[0], problems); !errors.Is(err, errSaid) {
+				if err := printProblems(a, args[0], problems); !errors.Is(err, errSaid) {
 					return err
 				}
 			}
@@ -81,7 +81,7 @@ func problemsOf(err error, problems []kv.Problem) []kv.Problem {
 	return problems
 }
 
-func (a *app) printProblems(store string, problems []kv.Problem) error {
+func printProblems(a *app, store string, problems []kv.Problem) error {
 	if a.json {
 		err := a.printJSON(map[string]any{
 			"store":    store,

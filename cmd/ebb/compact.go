@@ -12,7 +12,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) compactCommand() *cobra.Command {
+func compactCommand(a *app) *cobra.Command {
 	fill := false
 	cmd := &cobra.Command{
 		Use:   "compact STORE",
@@ -35,7 +35,7 @@ pages, as small as can be, use: ebb dump --json STORE | ebb load NEW.`,
 					return err
 				}
 			}
-			return errors.Join(err, a.printCompact(args[0], r))
+			return errors.Join(err, printCompact(a, args[0], r))
 		},
 	}
 	cmd.Flags().BoolVar(&fill, "fill", false, "join neighbouring pages whose rows fit into fewer")
@@ -65,7 +65,7 @@ func (a *app) compact(ctx context.Context, store string, fill bool) (r kv.Compac
 	return r, err
 }
 
-func (a *app) printCompact(store string, r kv.CompactResult) error {
+func printCompact(a *app, store string, r kv.CompactResult) error {
 	if a.json {
 		return a.printJSON(struct {
 			Store string `json:"store"`

@@ -8,7 +8,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) countCommand() *cobra.Command {
+func countCommand(a *app) *cobra.Command {
 	var prefix, from, to string
 	var live bool
 	cmd := &cobra.Command{

@@ -14,7 +14,7 @@ import (
 // errDiffers is what cas says of a key whose value is another one.
 var errDiffers = errors.New("the key has another value")
 
-func (a *app) incrCommand() *cobra.Command {
+func incrCommand(a *app) *cobra.Command {
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "incr STORE KEY [DELTA]",
@@ -73,7 +73,7 @@ there keeps its expiry. A negative DELTA goes behind --.`,
 	return cmd
 }
 
-func (a *app) casCommand() *cobra.Command {
+func casCommand(a *app) *cobra.Command {
 	var o kv.PutOptions
 	cmd := &cobra.Command{
 		Use:   "cas STORE KEY OLD NEW",

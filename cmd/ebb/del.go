@@ -8,7 +8,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) delCommand() *cobra.Command {
+func delCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "del STORE KEY...",
 		Short: "Delete keys in one transaction; code 2 if one of them was not there",

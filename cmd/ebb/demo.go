@@ -23,7 +23,7 @@ import (
 // one in the middle.
 const demoBatchBytes = 2 << 20
 
-func (a *app) demoCommand() *cobra.Command {
+func demoCommand(a *app) *cobra.Command {
 	d := demo{app: a}
 	cmd := &cobra.Command{
 		Use:   "demo STORE DIR",

@@ -12,7 +12,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) dumpCommand() *cobra.Command {
+func dumpCommand(a *app) *cobra.Command {
 	asCSV := false
 	cmd := &cobra.Command{
 		Use:   "dump STORE",

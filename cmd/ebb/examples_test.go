@@ -12,7 +12,7 @@ import (
 // arguments are taken.
 func TestEveryCommandHasAnExample(t *testing.T) {
 	a := &app{}
-	names := a.rootCommand().Commands()
+	names := rootCommand(a).Commands()
 	require.Greater(t, len(names), 20)
 	for _, named := range names {
 		require.NotEmpty(t, named.Example, "ebb %s --help has no example", named.Name())
@@ -25,7 +25,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 			require.True(t, ok, "%q", line)
 			call, _, _ = strings.Cut(call, " > ")
 			words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(call, -1)
-			cmd, rest, err := (&app{}).rootCommand().Find(words)
+			cmd, rest, err := rootCommand(&app{}).Find(words)
 			require.NoError(t, err, "%q", line)
 			require.Equal(t, named.Name(), cmd.Name(), "%q", line)
 			require.NoError(t, cmd.ParseFlags(rest), "%q", line)
@@ -34,7 +34,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	}
 	for _, g := range groups {
 		for _, name := range g.commands {
-			cmd, _, err := a.rootCommand().Find([]string{name})
+			cmd, _, err := rootCommand(a).Find([]string{name})
 			require.NoError(t, err)
 			require.Equal(t, g.title, cmd.GroupID, "ebb %s", name)
 		}
@@ -43,7 +43,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 		require.True(t, cmd.GroupID != "" || cmd.Name() == "version", "ebb %s is in no group", cmd.Name())
 	}
 	for name := range examples {
-		cmd, _, err := a.rootCommand().Find([]string{name})
+		cmd, _, err := rootCommand(a).Find([]string{name})
 		require.NoError(t, err)
 		require.Equal(t, examples[name], cmd.Example, "%s has an example of its own", name)
 	}

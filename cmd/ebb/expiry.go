@@ -93,7 +93,7 @@ func (a *app) printLife(key []byte, l life) error {
 	return a.printJSON(object)
 }
 
-func (a *app) ttlCommand() *cobra.Command {
+func ttlCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ttl STORE KEY",
 		Short: "Print how long a key still lives, or none if it is permanent",
@@ -121,7 +121,7 @@ is not there, or has expired.`,
 	}
 }
 
-func (a *app) expireCommand() *cobra.Command {
+func expireCommand(a *app) *cobra.Command {
 	var at instant
 	cmd := &cobra.Command{
 		Use:   "expire STORE KEY DURATION",
@@ -154,7 +154,7 @@ expiry it had. Its value is not written again. A key that is expired already sta
 	return cmd
 }
 
-func (a *app) persistCommand() *cobra.Command {
+func persistCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "persist STORE KEY",
 		Short: "Make a key permanent; its value stays",

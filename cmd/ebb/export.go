@@ -16,7 +16,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) exportCommand() *cobra.Command {
+func exportCommand(a *app) *cobra.Command {
 	ex := exporter{app: a}
 	cmd := &cobra.Command{
 		Use:   "export STORE DIR",

@@ -13,7 +13,7 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-func (a *app) familyCommand() *cobra.Command {
+func familyCommand(a *app) *cobra.Command {
 	var c familyChange
 	cmd := &cobra.Command{
 		Use:   "family STORE [NAME]",

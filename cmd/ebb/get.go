@@ -9,7 +9,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) getCommand() *cobra.Command {
+func getCommand(a *app) *cobra.Command {
 	var withTTL bool
 	cmd := &cobra.Command{
 		Use:   "get STORE KEY",

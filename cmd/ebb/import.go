@@ -15,7 +15,7 @@ import (
 
 const defaultBatchBytes = 8 << 20
 
-func (a *app) importCommand() *cobra.Command {
+func importCommand(a *app) *cobra.Command {
 	im := importer{app: a}
 	from := ""
 	cmd := &cobra.Command{
@@ -67,7 +67,7 @@ from the start: it puts the rows again.`,
 			if err := errors.Join(err, a.closeWritten(db, failed)); err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
-			return a.printImport(summary)
+			return printImport(a, summary)
 		},
 	}
 	f := cmd.Flags()
@@ -253,7 +253,7 @@ func (im *importer) store(cf *kv.CF, tree *sourceTree, f sourceFile, done *impor
 	return err
 }
 
-func (a *app) printImport(s importSummary) error {
+func printImport(a *app, s importSummary) error {
 	if a.json {
 		if err := a.printJSON(s); err != nil {
 			return err

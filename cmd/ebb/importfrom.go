@@ -94,7 +94,7 @@ func (a *app) importFrom(cmd *cobra.Command, from, store, path string, batchByte
 		return fmt.Errorf("import: %w", err)
 	}
 	im.summary.Families, im.summary.Seconds = len(im.families), time.Since(began).Seconds()
-	return a.printForeign(im.summary)
+	return printForeign(a, im.summary)
 }
 
 // put adds a row to the next transaction, and commits it when it is large.
@@ -196,7 +196,7 @@ func (im *foreignImport) sequence(family string, last uint64) error {
 	})
 }
 
-func (a *app) printForeign(s foreignSummary) error {
+func printForeign(a *app, s foreignSummary) error {
 	if a.json {
 		return a.printJSON(s)
 	}

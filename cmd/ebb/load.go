@@ -18,7 +18,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) loadCommand() *cobra.Command {
+func loadCommand(a *app) *cobra.Command {
 	l, asCSV := loader{app: a}, false
 	cmd := &cobra.Command{
 		Use:   "load STORE [FILE]",

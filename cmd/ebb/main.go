@@ -28,7 +28,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // run parses the flags, does what they ask for, and reports what came of it.
 func (a *app) run(ctx context.Context, args []string) int {
-	return a.execute(ctx, a.rootCommand(), args)
+	return a.execute(ctx, rootCommand(a), args)
 }
 
 // execute is run for the commands that root has.

@@ -16,7 +16,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-func (a *app) pagesCommand() *cobra.Command {
+func pagesCommand(a *app) *cobra.Command {
 	var l pageLister
 	cmd := &cobra.Command{
 		Use:   "pages STORE",

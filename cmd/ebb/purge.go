@@ -10,7 +10,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) purgeCommand() *cobra.Command {
+func purgeCommand(a *app) *cobra.Command {
 	var o kv.PurgeOptions
 	cmd := &cobra.Command{
 		Use:   "purge STORE",

@@ -13,7 +13,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) putCommand() *cobra.Command {
+func putCommand(a *app) *cobra.Command {
 	var o putFlags
 	cmd := &cobra.Command{
 		Use:   "put STORE KEY VALUE|-|@FILE",

@@ -10,7 +10,7 @@ import (
 )
 
 // rootCommand is the command with all its subcommands, and the flags that they share.
-func (a *app) rootCommand() *cobra.Command {
+func rootCommand(a *app) *cobra.Command {
 	showVersion := false
 	root := &cobra.Command{
 		Use:   "ebb",
@@ -40,7 +40,7 @@ that writes.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.checkFlags(cmd) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if showVersion {
-				return a.printVersion()
+				return printVersion(a)
 			}
 			return cmd.Help()
 		},
@@ -62,16 +62,16 @@ that writes.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
 
 	root.AddCommand(
-		a.getCommand(), a.putCommand(), a.delCommand(), a.scanCommand(),
-		a.incrCommand(), a.casCommand(), a.countCommand(), a.watchCommand(),
-		a.appendCommand(), a.scanTimeCommand(),
-		a.ttlCommand(), a.expireCommand(), a.persistCommand(), a.purgeCommand(),
-		a.importCommand(), a.exportCommand(), a.loadCommand(), a.familyCommand(),
-		a.backupCommand(), a.restoreCommand(), a.salvageCommand(), a.compactCommand(),
-		a.shellCommand(), a.uiCommand(),
-		a.statsCommand(), a.checkCommand(), a.dumpCommand(),
-		a.pagesCommand(), a.walCommand(),
-		a.benchCommand(), a.demoCommand(), a.versionCommand(),
+		getCommand(a), putCommand(a), delCommand(a), scanCommand(a),
+		incrCommand(a), casCommand(a), countCommand(a), watchCommand(a),
+		appendCommand(a), scanTimeCommand(a),
+		ttlCommand(a), expireCommand(a), persistCommand(a), purgeCommand(a),
+		importCommand(a), exportCommand(a), loadCommand(a), familyCommand(a),
+		backupCommand(a), restoreCommand(a), salvageCommand(a), compactCommand(a),
+		shellCommand(a), uiCommand(a),
+		statsCommand(a), checkCommand(a), dumpCommand(a),
+		pagesCommand(a), walCommand(a),
+		benchCommand(a), demoCommand(a), versionCommand(a),
 	)
 	addExamples(root)
 	group(root)

@@ -14,7 +14,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-func (a *app) salvageCommand() *cobra.Command {
+func salvageCommand(a *app) *cobra.Command {
 	o := salvage.Options{FS: vfs.OS}
 	cmd := &cobra.Command{
 		Use:   "salvage STORE OUT",
@@ -41,7 +41,7 @@ With --log the commits behind the last checkpoint are applied too, up to damage 
 			if err != nil {
 				return fmt.Errorf("salvage: %w", err)
 			}
-			if err := a.printSalvage(args[0], args[1], report); err != nil {
+			if err := printSalvage(a, args[0], args[1], report); err != nil {
 				return err
 			}
 			if !report.Whole {
@@ -89,9 +89,9 @@ func (a *app) salvage(ctx context.Context, from, to string, o salvage.Options) (
 	}
 }
 
-func (a *app) printSalvage(from, to string, r *salvage.Report) error {
+func printSalvage(a *app, from, to string, r *salvage.Report) error {
 	if a.json {
-		return a.printSalvageJSON(from, to, r)
+		return printSalvageJSON(a, from, to, r)
 	}
 	fmt.Fprintf(a.out, "%s: checkpoint %d, %d of 2 meta pages, pages of %d bytes\n",
 		from, r.Checkpoint, r.MetaPages, r.PageSize)
@@ -109,7 +109,7 @@ func (a *app) printSalvage(from, to string, r *salvage.Report) error {
 		}
 		for _, g := range f.Gaps {
 			fmt.Fprintf(a.out, "missing: family %s: %s\n", a.show([]byte(f.Name)),
-				printable(a.gapText(g), ""))
+				printable(gapText(a, g), ""))
 		}
 		if f.More > 0 {
 			fmt.Fprintf(a.out, "missing: family %s: and %s\n", a.show([]byte(f.Name)),
@@ -119,7 +119,7 @@ func (a *app) printSalvage(from, to string, r *salvage.Report) error {
 	for _, note := range r.Notes {
 		fmt.Fprintf(a.out, "lost: %s\n", printable(note, ""))
 	}
-	a.printUnknown(r)
+	printUnknown(a, r)
 	verdict := "nothing is missing"
 	if !r.Whole {
 		verdict = "not everything could be saved"
@@ -128,7 +128,7 @@ func (a *app) printSalvage(from, to string, r *salvage.Report) error {
 	return err
 }
 
-func (a *app) printUnknown(r *salvage.Report) {
+func printUnknown(a *app, r *salvage.Report) {
 	if r.LostFound > 0 {
 		fmt.Fprintf(a.out, "%s whose family is unknown, in families lost+found-N\n",
 			plural(r.LostFound, "row"))
@@ -153,7 +153,7 @@ func (a *app) printUnknown(r *salvage.Report) {
 }
 
 // gapText puts a gap on one line.
-func (a *app) gapText(g salvage.Gap) string {
+func gapText(a *app, g salvage.Gap) string {
 	if g.Key != nil {
 		return fmt.Sprintf("the row of %s: %s", a.show(g.Key), g.Why)
 	}
@@ -167,7 +167,7 @@ func (a *app) gapText(g salvage.Gap) string {
 	return text + ": " + g.Why
 }
 
-func (a *app) printSalvageJSON(from, to string, r *salvage.Report) error {
+func printSalvageJSON(a *app, from, to string, r *salvage.Report) error {
 	type family struct {
 		salvage.Family
 		Gaps []map[string]any `json:"gaps"`

@@ -11,7 +11,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) scanCommand() *cobra.Command {
+func scanCommand(a *app) *cobra.Command {
 	var prefix, from, to string
 	var o kv.ScanOptions
 	var before instant
@@ -123,7 +123,7 @@ func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, li
 			}
 		} else {
 			shown := a.out.paint(cyan, a.show(key))
-			if _, err := fmt.Fprintf(a.out, "%s\t%s\n", a.paintExpiry(at, now), shown); err != nil {
+			if _, err := fmt.Fprintf(a.out, "%s\t%s\n", paintExpiry(a, at, now), shown); err != nil {
 				return err
 			}
 		}
@@ -135,7 +135,7 @@ func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, li
 }
 
 // paintExpiry is the instant in yellow, or in red if it has passed.
-func (a *app) paintExpiry(at, now time.Time) string {
+func paintExpiry(a *app, at, now time.Time) string {
 	if at.After(now) {
 		return a.out.paint(yellow, showInstant(at))
 	}

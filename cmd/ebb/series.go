@@ -50,7 +50,7 @@ func (p *pastInstant) at(now time.Time) (time.Time, error) {
 		"since 1970, nor now, nor -1h for an hour ago", p.text)
 }
 
-func (a *app) appendCommand() *cobra.Command {
+func appendCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "append STORE KEY VALUE|-|@FILE",
 		Short: "Store a row of a time-partitioned family",
@@ -92,7 +92,7 @@ timestamp must not be older than the retention of the family, and at most one pa
 	return cmd
 }
 
-func (a *app) scanTimeCommand() *cobra.Command {
+func scanTimeCommand(a *app) *cobra.Command {
 	var from, to pastInstant
 	var o kv.ScanOptions
 	cmd := &cobra.Command{

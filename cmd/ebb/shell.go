@@ -79,7 +79,7 @@ type shell struct {
 	interruptible func(context.Context) (context.Context, context.CancelFunc)
 }
 
-func (a *app) shellCommand() *cobra.Command {
+func shellCommand(a *app) *cobra.Command {
 	readOnly, noHistory := false, false
 	cmd := &cobra.Command{
 		Use:   "shell STORE",
@@ -271,7 +271,7 @@ func (noInput) Read([]byte) (int, error) {
 
 // commands are those that the shell has.
 func (s *shell) commands(a *app) *cobra.Command {
-	root := a.rootCommand()
+	root := rootCommand(a)
 	root.InitDefaultHelpCmd()
 	a.family = s.family
 	root.Use = ""

@@ -229,7 +229,7 @@ func (s *shell) rows(t *testing.T) int64 {
 
 // TestEveryCommandOfTheShellTakesAStoreFirst, which the shell inserts.
 func TestEveryCommandOfTheShellTakesAStoreFirst(t *testing.T) {
-	root := (&app{}).rootCommand()
+	root := rootCommand(&app{})
 	for name := range inShell {
 		cmd, _, err := root.Find([]string{name})
 		require.NoError(t, err)

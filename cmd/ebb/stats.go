@@ -17,7 +17,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) statsCommand() *cobra.Command {
+func statsCommand(a *app) *cobra.Command {
 	now := false
 	cmd := &cobra.Command{
 		Use:   "stats STORE",

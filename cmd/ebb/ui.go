@@ -11,7 +11,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-func (a *app) uiCommand() *cobra.Command {
+func uiCommand(a *app) *cobra.Command {
 	addr := ""
 	cmd := &cobra.Command{
 		Use:   "ui STORE",

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the command",
@@ -16,12 +16,12 @@ func (a *app) versionCommand() *cobra.Command {
 if it is known. A report of a bug should have this line.`,
 		Args: args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			return a.printVersion()
+			return printVersion(a)
 		},
 	}
 }
 
-func (a *app) printVersion() error {
+func printVersion(a *app) error {
 	v := versionOf(debug.ReadBuildInfo())
 	if a.json {
 		return a.printJSON(v)

@@ -12,7 +12,7 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-func (a *app) walCommand() *cobra.Command {
+func walCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "wal STORE",
 		Short: "List the segments and commits of the log",

@@ -12,7 +12,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-func (a *app) watchCommand() *cobra.Command {
+func watchCommand(a *app) *cobra.Command {
 	every, changes := time.Second, 0
 	cmd := &cobra.Command{
 		Use:   "watch STORE KEY",
