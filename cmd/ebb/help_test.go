@@ -31,7 +31,7 @@ func TestVersionAndHelp(t *testing.T) {
 
 // TestHelpFitsATerminal: lines of up to 190 characters were broken by the terminal, anywhere.
 func TestHelpFitsATerminal(t *testing.T) {
-	root := (&app{out: newOutput(io.Discard)}).rootCommand()
+	root := rootCommand(&app{out: newOutput(io.Discard)})
 	for _, cmd := range append(root.Commands(), root) {
 		for line := range strings.Lines(cmd.Long + "\n" + cmd.Example) {
 			require.LessOrEqual(t, utf8.RuneCountInString(line), 121, "%s: %s", cmd.Name(), line)

@@ -64,7 +64,7 @@ func TestDocumentsCallTheCommandAsItIs(t *testing.T) {
 		for _, m := range call.FindAllStringSubmatch(string(text), -1) {
 			line, _, _ := strings.Cut(strings.TrimSuffix(m[1], ":"), " | ")
 			line, _, _ = strings.Cut(line, " > ")
-			root := (&app{out: newOutput(io.Discard)}).rootCommand()
+			root := rootCommand(&app{out: newOutput(io.Discard)})
 			root.InitDefaultCompletionCmd()
 			cmd, rest, err := root.Find(strings.Fields(line))
 			require.NoError(t, err, "%s: ebb %s", name, m[1])
