@@ -12,25 +12,17 @@ import (
 
 // WriteLeafRun allocates consecutive numbers for the pages in b, sets their numbers, epoch and
 // checksums, and writes them to the file, into free space. They belong to the transaction with this
-// serial, have no frame, and are durable with the next checkpoint or after SyncExtents. Writer
+// serial, have no frame, and are durable with the next checkpoint or after SyncExtents. A log record
+// will refer to them: WriteLeafRun also reserves space for the copies that replay makes. Writer
 // lock.
-//
-// logged announces that a log record will refer to the pages: then WriteLeafRun also reserves space
-// for the copies.
-func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, logged bool, how AllocPolicy) (
-	Ref, error,
-) {
+func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, how AllocPolicy) (Ref, error) {
 	n := uint64(len(b) / p.pageSize)
-	if logged {
-		if err := p.Alloc.ReserveReplay(n, how.Purpose); err != nil {
-			return Ref{}, err
-		}
+	if err := p.Alloc.ReserveReplay(n, how.Purpose); err != nil {
+		return Ref{}, err
 	}
 	id, err := p.Alloc.allocateExtent(n, how)
 	if err != nil {
-		if logged {
-			p.Alloc.ReleaseReplay(n)
-		}
+		p.Alloc.ReleaseReplay(n)
 		return Ref{}, err
 	}
 	ref := Ref{id, epoch}

@@ -32,7 +32,7 @@ func TestLeafRunIsInTheFile(t *testing.T) {
 		newPage(t, p, 1)
 		epoch := nextEpoch(p)
 		leaves := leafPages(20)
-		ref, err := p.WriteLeafRun(epoch, 7, leaves, true, AllocPolicy{})
+		ref, err := p.WriteLeafRun(epoch, 7, leaves, AllocPolicy{})
 		require.NoError(t, err)
 		for i := range 20 {
 			id := ref.Pgid + Pgid(i)
@@ -63,7 +63,7 @@ func TestVerifyLeafRun(t *testing.T) {
 		p := b.newPager(t, MinPageSize)
 		epoch := nextEpoch(p)
 		leaves := leafPages(200) // more than are looked at together
-		ref, err := p.WriteLeafRun(epoch, 7, leaves, true, AllocPolicy{})
+		ref, err := p.WriteLeafRun(epoch, 7, leaves, AllocPolicy{})
 		require.NoError(t, err)
 		m := p.LastMeta()
 		sums := sumsOf(leaves)
@@ -102,10 +102,7 @@ func TestReserveIncludesCopiesOfLoggedLeafRuns(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	newPage(t, p, 1)
 	slack := p.Alloc.reservePages(0)
-	_, err := p.WriteLeafRun(nextEpoch(p), 7, leafPages(20), false, AllocPolicy{})
-	require.NoError(t, err)
-	require.Equal(t, slack, p.Alloc.reservePages(0), "no record names them")
-	hole, err := p.WriteLeafRun(nextEpoch(p), 7, leafPages(30), true, AllocPolicy{})
+	hole, err := p.WriteLeafRun(nextEpoch(p), 7, leafPages(30), AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, slack+30, p.Alloc.reservePages(0))
 	require.GreaterOrEqual(t, p.Alloc.FileBytes(), int64(p.Alloc.Pages()+p.Alloc.reservePages(0))*MinPageSize)
@@ -113,7 +110,7 @@ func TestReserveIncludesCopiesOfLoggedLeafRuns(t *testing.T) {
 
 	p.Alloc.Growth.bound = int64(p.Alloc.Pages()+p.Alloc.reservePages(0)+25) * MinPageSize
 	for err == nil {
-		_, err = p.WriteLeafRun(nextEpoch(p), 7, leafPages(2), true, AllocPolicy{})
+		_, err = p.WriteLeafRun(nextEpoch(p), 7, leafPages(2), AllocPolicy{})
 	}
 	require.ErrorIs(t, err, ErrNoSpace, "there is a place for them, and none for their copies")
 	kept := p.Alloc.reservePages(0)
@@ -123,7 +120,7 @@ func TestReserveIncludesCopiesOfLoggedLeafRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, kept, p.Alloc.reservePages(0), "the checkpoint is not durable")
 	p.Alloc.Growth.bound = 0
-	_, err = p.WriteLeafRun(nextEpoch(p)+1, 7, leafPages(3), true, AllocPolicy{})
+	_, err = p.WriteLeafRun(nextEpoch(p)+1, 7, leafPages(3), AllocPolicy{})
 	require.NoError(t, err)
 	p.Alloc.AcceptReusable()
 	require.Equal(t, slack+3, p.Alloc.reservePages(0))

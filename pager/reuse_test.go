@@ -56,7 +56,7 @@ func TestReusablePagesAreForMemoryOnly(t *testing.T) {
 			require.False(t, overlaps(freed, ref.Pgid, int(n)), "%v", ref)
 		}
 		for _, n := range []int{1, 4} {
-			ref, err := p.WriteLeafRun(nextEpoch(p), 9, make([]byte, n*p.PageSize()), true, AllocPolicy{})
+			ref, err := p.WriteLeafRun(nextEpoch(p), 9, make([]byte, n*p.PageSize()), AllocPolicy{})
 			require.NoError(t, err)
 			require.False(t, overlaps(freed, ref.Pgid, n), "%v", ref)
 		}

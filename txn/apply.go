@@ -91,6 +91,12 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 	if puts {
 		w.checkMaxBytes()
 	}
+	return tx.abort(w.applyChanges(id, changes, was))
+}
+
+// applyChanges applies up to ApplyRows changes of a tree and adds them to the redo, for a transaction
+// or for replay.
+func (w *writer) applyChanges(id TreeID, changes []Change, was []Info) error {
 	s, err := w.state(id)
 	if err != nil {
 		return err
@@ -98,18 +104,20 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 	cursor := w.insertCursor(id)
 	var hints tree.PathHints
 	if err := hints.Prefetch(w, s.t, cursor, changes); err != nil {
-		return tx.recordErr(err)
+		return err
 	}
-	changed := false
+	changed, purpose := false, w.policy.Purpose
 	for i := 0; i < len(changes); {
 		n, info := cursor.Append(&s.t, changes[i:]), Info{}
 		if n == 0 {
 			c := &changes[i]
-			w.policy.Purpose = purposeOf(c)
+			if c.Delete {
+				w.policy.Purpose = pager.ForDelete
+			}
 			info, err = hints.Apply(w, &s.t, cursor, i, c)
-			w.policy.Purpose = pager.ForPut
+			w.policy.Purpose = purpose
 			if err != nil {
-				return tx.abort(err)
+				return err
 			}
 			n = 1
 		}
@@ -120,7 +128,7 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 			}
 			changed = changed || !c.Delete || info.Found
 			if err := w.logChange(id, c, info.Found); err != nil {
-				return tx.abort(err)
+				return err
 			}
 			i++
 		}
@@ -136,6 +144,8 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 // logChange adds an applied change to the redo, unless it is a deletion that found nothing.
 func (w *writer) logChange(id TreeID, c *Change, found bool) error {
 	switch {
+	case w.noLog:
+		w.dirty = true
 	case !c.Delete:
 		return w.logPut(id, c.Key, c.Value, c.Tag)
 	case found:

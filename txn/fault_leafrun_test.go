@@ -112,7 +112,7 @@ func TestInvalidLeafReferencesInTheLog(t *testing.T) {
 		b := make([]byte, s.PageSize())
 		pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
 		fill(b)
-		ref, err := s.pg.WriteLeafRun(s.epoch, 1, b, true, s.w.policy)
+		ref, err := s.pg.WriteLeafRun(s.epoch, 1, b, s.w.policy)
 		require.NoError(t, err)
 		return ref, binary.LittleEndian.AppendUint64(nil, pager.Checksum(b))
 	}
@@ -173,7 +173,7 @@ func TestRepeatedLeafReferencesInTheLog(t *testing.T) {
 	s.w.begin()
 	b := make([]byte, s.pg.PageSize())
 	pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
-	ref, err := s.pg.WriteLeafRun(s.epoch, s.w.firstOwner, b, true, s.w.policy)
+	ref, err := s.pg.WriteLeafRun(s.epoch, s.w.firstOwner, b, s.w.policy)
 	require.NoError(t, err)
 	payload := append(binary.LittleEndian.AppendUint64(nil, s.head.seq+1), make([]byte, 8)...)
 	for range s.pg.Alloc.FileBytes()/int64(s.pg.PageSize()) + 1 {

@@ -165,55 +165,36 @@ func (w *writer) fullLeaves(changes []Change) (leaves, rows int) {
 // logLeafRun writes leaves that fullLeaves built, appends them to the tree and to the redo. If
 // there is no contiguous space for them, done is false and nothing was changed.
 func (w *writer) logLeafRun(s *treeState, changes []Change, leaves int, last []byte) (done bool, err error) {
-	ref, err := w.writeLeaves(s, changes, leaves, last)
-	if err != nil || ref.IsZero() {
-		return false, err
-	}
 	size := w.PageSize()
 	run := w.leafRunBuf[:leaves*size]
-	w.sums = w.sums[:0]
-	for i := range leaves {
-		w.sums = binary.LittleEndian.AppendUint64(w.sums, pager.Checksum(run[i*size:]))
-	}
-	w.redo = appendLeaves(w.redo, s.id, ref, w.sums)
-	w.refBytes += int64(len(run))
-	return true, w.logged()
-}
-
-// writeLeaves writes leaves that fullLeaves built, and appends them to the tree. If there is no
-// contiguous space for them the reference is zero, and nothing was changed.
-func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []byte) (pager.Ref, error) {
-	size := w.PageSize()
-	run := w.leafRunBuf[:leaves*size]
-	owner := w.firstOwner
-	if w.noLog { // no record references them: they may change in place, like spilled pages
-		owner = w.owner
-	}
-	first, err := w.s.pg.WriteLeafRun(w.s.epoch, owner, run, !w.noLog, w.policy)
-	if first.IsZero() {
-		if pager.NoSpace(err) {
-			return first, nil
-		}
-		return first, w.s.spaceError(err)
+	first, err := w.s.pg.WriteLeafRun(w.s.epoch, w.firstOwner, run, w.policy)
+	switch {
+	case first.IsZero() && pager.NoSpace(err):
+		return false, nil
+	case first.IsZero():
+		return false, w.s.spaceError(err)
 	}
 	for i := range leaves {
 		w.allocated.push(pageRun{first.Pgid + pager.Pgid(i), 1})
 	}
-	if !w.noLog {
-		w.leafRunPages += uint64(leaves)
-	}
+	w.leafRunPages += uint64(leaves)
 	if err != nil {
-		return first, w.s.dataError(err)
+		return false, w.s.dataError(err)
 	}
+	w.sums = w.sums[:0]
 	for i := range leaves {
+		leaf := run[i*size:]
+		w.sums = binary.LittleEndian.AppendUint64(w.sums, pager.Checksum(leaf))
 		ref := pager.Ref{Pgid: first.Pgid + pager.Pgid(i), Epoch: first.Epoch}
-		rows := int(pager.ReadHeader(run[i*size:]).Count)
+		rows := int(pager.ReadHeader(leaf).Count)
 		if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[0].Key); err != nil {
-			return first, err
+			return false, err
 		}
 		last, changes = changes[rows-1].Key, changes[rows:]
 	}
-	return first, nil
+	w.redo = appendLeaves(w.redo, s.id, first, w.sums)
+	w.refBytes += int64(len(run))
+	return true, w.logged()
 }
 
 // replayLeafRun is logLeafRun for replay: the leaves are in the file, and allocated, and stay until

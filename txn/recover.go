@@ -38,12 +38,11 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var read *replayer // has read the log after the first candidate
-	defer func() { read.free() }()
+	var verified *replayer // of the log after the first candidate
 	if len(candidates) == 2 {
 		// Replay writes to pages that the newer state may use: after half a replay there is no way
 		// back to that state. So the whole log is verified first.
-		read, err = s.readLog(candidates[0], newest, found, nil, nil)
+		verified, err = s.readLog(candidates[0], newest, found, nil, nil)
 		switch {
 		case corrupt(err):
 			reasons, candidates = append(reasons, err), candidates[1:]
@@ -51,8 +50,7 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 			return false, err
 		}
 		if err != nil || try > 0 {
-			read.free()
-			read = nil
+			verified = nil
 		}
 	}
 	if try >= len(candidates) {
@@ -63,7 +61,7 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 		}
 		return false, errors.Join(reasons...)
 	}
-	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found, read)
+	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found, verified)
 	return corrupt(err) && !touched && try+1 < len(candidates), err
 }
 
@@ -157,9 +155,9 @@ func noLog(m, newest *pager.Meta, found *wal.ScanResult) bool {
 }
 
 // recoverFrom makes the state of m, with the log after it, the store's. touched says that the file
-// may have changed; two, that both meta pages are valid. read has read the log after m, unless nil.
+// may have changed; two, that both meta pages are valid. verified has read the log after m, unless nil.
 func (s *Store) recoverFrom(
-	m, newest *pager.Meta, two bool, found *wal.ScanResult, read *replayer,
+	m, newest *pager.Meta, two bool, found *wal.ScanResult, verified *replayer,
 ) (touched bool, err error) {
 	if err := s.startFrom(m, newest, found); err != nil {
 		return false, err
@@ -182,33 +180,29 @@ func (s *Store) recoverFrom(
 	// No page of an earlier try has this epoch: such a page would pass for one of this try.
 	s.epoch = newest.Epoch + 2
 	s.recovery.Clean = false
-	defer func() { read.free() }()
-	if read == nil {
-		if read, err = s.readLog(m, newest, found, nil, nil); err != nil {
+	if verified == nil {
+		if verified, err = s.readLog(m, newest, found, nil, nil); err != nil {
 			return true, err
 		}
 	}
-	if err := read.claimPages(); err != nil {
+	if err := verified.claimPages(); err != nil {
 		return true, err
 	}
 	w := &s.w
 	w.begin()
 	w.noLog = true
-	w.setFrames(s.o.CacheBytes - read.bytes) // the replay buffer is a part of the cache
-	w.policy.Purpose = pager.ForDelete       // changes that had space in the original run are not refused
+	w.policy.Purpose = pager.ForDelete // changes that had space in the original run are not refused
 	if s.logOrder {
 		w.policy.Fit = pager.FitTightest // keeps long runs for large values
 	}
-	if read.partial {
-		read, err = s.readLog(m, newest, found, read, w)
-	}
-	read.w = w
+	read, err := s.readLog(m, newest, found, verified, w)
 	if err == nil {
-		if mark, ok := markBehind(m, last, read.seq); ok {
-			read.mark = mark
+		if mark, ok := markBehind(m, last, read.last.seq); ok {
+			read.last.mark = mark
 		}
+		err = read.finish()
 	}
-	if err = read.finish(err); err != nil {
+	if err != nil {
 		return true, noSpace(err)
 	}
 	if err := s.publishReplayed(m, newest, read.tail); err != nil {

@@ -146,38 +146,6 @@ func (r *redo) isKeyOp() bool {
 
 var errShortRedo = errors.New("operation is cut short")
 
-// A fastPut is a put of a small key and value without a tag, in a tree of small number, as most
-// operations are, by the offsets at which its parts end.
-type fastPut struct {
-	id                   TreeID
-	keyEnd, valueAt, end int // the key begins at fastPutKeyAt; end is 0 for other operations
-}
-
-const fastPutKeyAt = 3 // behind the operation, the tree, and the length of the key, a byte each
-
-// fastDecodePut decodes the operation at the head of b if it is a fastPut: decodeRedo takes several
-// times as long, and replay decodes each operation three times.
-func fastDecodePut(b []byte) (p fastPut) {
-	if len(b) < fastPutKeyAt || b[0] != opPut || (b[1]|b[2]) >= 0x80 {
-		return fastPut{}
-	}
-	at := fastPutKeyAt + int(b[2]) // of the length of the value, which has a byte or two
-	if at+1 >= len(b) {
-		return fastPut{}
-	}
-	size, from := int(b[at]), at+1
-	if size >= 0x80 {
-		if b[from] >= 0x80 {
-			return fastPut{}
-		}
-		size, from = size&0x7f|int(b[from])<<7, from+1
-	}
-	if size > len(b)-from {
-		return fastPut{}
-	}
-	return fastPut{TreeID(b[1]), at, from, from + size}
-}
-
 // decodeRedo reads the operation at the start of b and returns what follows it.
 func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 	d := redoDecoder{b: b}

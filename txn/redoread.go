@@ -70,39 +70,81 @@ func (o LogOp) Apply(tx *Tx, id TreeID, value []byte) (err error) {
 
 // A LogOpReader decodes the payloads of commits, part by part. It holds one operation.
 type LogOpReader struct {
-	Mark   int64 // of the last commit: see Tx.SetMark
-	carry  []byte
-	headed bool
+	Mark int64 // of the last commit: see Tx.SetMark
+	redoReader
 }
 
 // Take decodes a part, the first one of a commit if first is set, and calls fn for each operation
 // that ends in it. Slices of an operation are valid until fn returns.
 func (r *LogOpReader) Take(part []byte, first, last bool, fn func(LogOp) error) error {
 	if first {
-		r.carry, r.headed = r.carry[:0], false
+		r.begin()
 	}
-	r.carry = append(r.carry, part...)
-	b := r.carry
-	if !r.headed && len(b) >= redoHead {
-		r.Mark, r.headed = int64(binary.LittleEndian.Uint64(b[8:])), true
-		b = b[redoHead:]
+	rest, err := r.take(part, func(op redo, _ []byte) error { return fn(LogOp{op}) })
+	if err != nil {
+		return err
 	}
-	for r.headed && len(b) > 0 {
-		op, rest, err := decodeRedo(b)
-		if errors.Is(err, errShortRedo) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", errBadRedo, err)
-		}
-		if err := fn(LogOp{op}); err != nil {
-			return err
-		}
-		b = rest
-	}
-	r.carry = r.carry[:copy(r.carry, b)]
-	if last && (!r.headed || len(r.carry) > 0) {
-		return fmt.Errorf("%w: %w", errBadRedo, errShortRedo)
+	r.keep(rest)
+	r.Mark = r.mark
+	if last {
+		return r.end()
 	}
 	return nil
 }
+
+// A redoReader decodes the redo of commits, part by part.
+type redoReader struct {
+	seq    uint64 // of the current commit
+	mark   int64  // of the current commit
+	headed bool   // they were read
+	carry  []byte // incomplete operation, or incomplete head of the redo
+}
+
+// begin starts a commit.
+func (d *redoReader) begin() { d.carry, d.headed = d.carry[:0], false }
+
+// take decodes the next part of a commit and calls fn for each operation that ends in it, which raw
+// encodes; slices of both are valid until fn returns. The rest is an incomplete operation or head:
+// unless the caller reads the operation itself, it calls keep.
+func (d *redoReader) take(part []byte, fn func(r redo, raw []byte) error) (rest []byte, err error) {
+	b := part
+	if len(d.carry) > 0 {
+		d.carry = append(d.carry, part...)
+		b = d.carry
+	}
+	if !d.headed {
+		if len(b) < redoHead {
+			return b, nil
+		}
+		d.seq, d.mark = binary.LittleEndian.Uint64(b), int64(binary.LittleEndian.Uint64(b[8:]))
+		d.headed, b = true, b[redoHead:]
+	}
+	for len(b) > 0 {
+		r, rest, err := decodeRedo(b)
+		if errors.Is(err, errShortRedo) {
+			return b, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errBadRedo, err)
+		}
+		if err := fn(r, b[:len(b)-len(rest)]); err != nil {
+			return nil, err
+		}
+		b = rest
+	}
+	return nil, nil
+}
+
+// keep keeps the rest of a part for the next one.
+func (d *redoReader) keep(rest []byte) { d.carry = append(d.carry[:0], rest...) }
+
+// end says that the commit has no more parts.
+func (d *redoReader) end() error {
+	if !d.headed || len(d.carry) > 0 {
+		return d.short()
+	}
+	return nil
+}
+
+// short is the error of a commit that ends within an operation.
+func (d *redoReader) short() error { return fmt.Errorf("%w: %w", errBadRedo, errShortRedo) }

@@ -2,15 +2,11 @@ package txn
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -91,138 +87,23 @@ func requireLogRows(t *testing.T, s *Store, n int) {
 	require.Equal(t, n, i)
 }
 
-// TestLogIsReadOnce recovers a store from a log that a batch holds, and from one that is much
-// longer: the former is read once, although it is proved before it is applied, and the latter
-// twice.
-func TestLogIsReadOnce(t *testing.T) {
+// TestLogIsReadTwice, to verify it and to apply it, whatever part of it the buffer holds.
+func TestLogIsReadTwice(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	const n = 20_000
-	for _, test := range []struct {
-		cache int64
-		times float64
-	}{{64 << 20, 1}, {1 << 20, 2}} {
+	for _, cache := range []int64{64 << 20, 1 << 20} {
 		path, logBytes := killedWithLog(t, n)
 		require.Greater(t, logBytes, int64(4<<20))
 		counter := &logReads{FS: vfs.OS}
 		o := testOptions(counter)
-		o.SegmentSize, o.CacheBytes, o.CheckpointBytes = 256<<10, test.cache, 1<<40
+		o.SegmentSize, o.CacheBytes, o.CheckpointBytes = 256<<10, cache, 1<<40
 		s := openTest(t, path, o)
 		require.Equal(t, n/50, s.Recovery().CommitsReplayed)
 		requireLogRows(t, s, n)
 		// Headers, and the first record of each segment, are read before: here a tenth of all, or a
 		// quarter with the spares.
-		require.InDelta(
-			t,
-			test.times,
-			float64(counter.bytes)/float64(logBytes),
-			0.4,
-			"cache of %d bytes",
-			test.cache,
-		)
-	}
-}
-
-// TestReplaySpillsBehindItself looks at the frames that replay has left, and then at the rows in
-// the pages that it has written.
-func TestReplaySpillsBehindItself(t *testing.T) {
-	const n = 40_000 // 2,000 leaves
-	o := testOptions(vfs.NewMemory())
-	o.CacheBytes, o.CheckpointBytes = 64<<20, 1<<40
-	s := openTest(t, "/a.ebb", o)
-	payload := make([]byte, redoHead)
-	binary.LittleEndian.PutUint64(payload, 1)
-	for i := range n {
-		key, value := logRow(i * 7919 % n)
-		payload = appendRedo(payload, redo{op: opPut, id: CatalogTree, key: key, value: value})
-	}
-	_, before := s.pg.Counters()
-	require.NoError(t, replayAll(s, 32<<20, payload))
-	_, after := s.pg.Counters()
-	require.Less(t, s.pg.Pool.FrameBytes(), int64(3<<20), "leaves that were left have frames still")
-	require.InDelta(t, 2000, after-before, 500, "leaves were written more than once, or not yet")
-	s.w.publishMaintenance()
-	s.queue.makeVisible()
-	requireLogRows(t, s, n)
-	require.NoError(t, s.Checkpoint(t.Context()))
-	requireLogRows(t, s, n)
-}
-
-// mainSyncs blocks each sync of the main file's data until the test receives it, and returns the
-// error that the test sends.
-type mainSyncs struct {
-	vfs.FS
-	held atomic.Bool
-	end  chan error
-}
-
-func (f *mainSyncs) Open(name string, flag vfs.Flag) (vfs.File, error) {
-	file, err := f.FS.Open(name, flag)
-	if err == nil && !strings.Contains(name, "-wal-") {
-		file = &mainSync{file, f}
-	}
-	return file, err
-}
-
-type mainSync struct {
-	vfs.File
-	f *mainSyncs
-}
-
-func (s *mainSync) Sync() error { return s.SyncData() }
-
-func (s *mainSync) SyncData() error {
-	if s.f.held.Load() {
-		if err := <-s.f.end; err != nil {
-			return err
-		}
-	}
-	return s.File.SyncData()
-}
-
-// TestReplaySyncsInTheBackground, not only at the end. Replay waits for its syncs, and returns their
-// error.
-func TestReplaySyncsInTheBackground(t *testing.T) {
-	racetest.NotQuick(t)
-	const n = 90_000 // more than twice what is worth a sync
-	payload := make([]byte, redoHead)
-	binary.LittleEndian.PutUint64(payload, 1)
-	for i := range n {
-		key, value := logRow(i * 7919 % n)
-		payload = appendRedo(payload, redo{op: opPut, id: CatalogTree, key: key, value: value})
-	}
-	for _, want := range []error{nil, errors.New("a sync that fails")} {
-		syncs := &mainSyncs{FS: vfs.NewMemory(), end: make(chan error)}
-		o := testOptions(syncs)
-		o.CacheBytes, o.CheckpointBytes, o.Inline = 64<<20, 1<<40, false
-		s, err := Open("/a.ebb", o)
-		require.NoError(t, err)
-		syncs.held.Store(true)
-		done := make(chan error)
-		go func() { done <- replayAll(s, 32<<20, payload) }()
-		syncs.end <- want
-		if want == nil { // another one has begun, or is going to
-			select {
-			case <-done:
-				t.Fatal("it has ended before its sync")
-			case <-time.After(500 * time.Millisecond): // as a rule it has come to its end by then
-			}
-		}
-		for ended := false; !ended; {
-			select {
-			case syncs.end <- nil:
-			case err := <-done:
-				require.ErrorIs(t, err, want)
-				ended = true
-			}
-		}
-		syncs.held.Store(false)
-		if want == nil {
-			s.w.publishMaintenance()
-			s.queue.makeVisible()
-			requireLogRows(t, s, n)
-		}
-		require.ErrorIs(t, s.Close(), want)
+		require.InDelta(t, 2, float64(counter.bytes)/float64(logBytes), 0.4, "cache of %d bytes", cache)
 	}
 }
 

@@ -1,96 +1,117 @@
 package txn
 
 import (
-	"errors"
 	"fmt"
 
 	tree "github.com/ebbkv/ebb/btree"
-	"github.com/ebbkv/ebb/internal/badfile"
-	"github.com/ebbkv/ebb/wal"
+	"github.com/ebbkv/ebb/internal/keyorder"
+	"github.com/ebbkv/ebb/internal/offheap"
+	"github.com/ebbkv/ebb/internal/prefetch"
 )
 
-// finish applies the rest of the buffer, unless err is set, and makes the last commit the newest
-// version.
-func (p *replayer) finish(err error) error {
-	defer p.free()
-	if err == nil {
-		err = p.apply(true)
+// replayBuffer buffers operations on single keys, to apply those of each tree in key order:
+// neighbouring rows share a page, which is then found and copied once. An operation on one key
+// depends on no other key, and those on one key keep their order. Operations of other kinds are
+// not buffered: they are applied after all earlier ones.
+type replayBuffer struct {
+	ops   offheap.List[byte]    // encoded as in the redo
+	runs  map[TreeID]*replayRun // by tree
+	order []*replayRun          // by the first operation of each
+	cost  int                   // of all operations
+	most  int                   // bound on cost, unless one operation costs more
+}
+
+// replayRun is the buffered operations of a tree.
+type replayRun struct {
+	id   TreeID
+	keys keyorder.Run // offsets in ops by key
+}
+
+const (
+	// replayBufferBytes of operations repay to sort them: more rows share a leaf. The buffer is a
+	// part of the cache, at most a replayBufferFraction of it.
+	replayBufferBytes    = 64 << 20
+	replayBufferFraction = 3
+	// opCost is the cost of an operation beside its bytes: its head, also while heads are sorted,
+	// and its offset.
+	opCost = 8 + 8 + 4
+	// runCost is the cost of a tree's first operation.
+	runCost = 1 << 10
+)
+
+// applyWith makes p apply the log, of at most logBytes, with w. free frees the memory of the buffer.
+func (p *replayer) applyWith(w *writer, logBytes int64) {
+	o := &p.s.o
+	most := min(o.CacheBytes/replayBufferFraction, replayBufferBytes)
+	w.setFrames(o.CacheBytes - most)
+	if p.s.logOrder {
+		most = 0
 	}
-	if err != nil {
+	p.w = w
+	p.buffer = replayBuffer{
+		ops: offheap.List[byte]{Off: true}, runs: map[TreeID]*replayRun{}, most: int(most),
+	}
+	p.buffer.ops.Room(int(min(most, logBytes)))
+}
+
+// free frees the memory of the buffer.
+func (p *replayer) free() { p.buffer.ops.Free() }
+
+// addOp buffers an operation, or applies it at once. A transaction could have written it: the tree
+// is there, since all operations that create or drop one were applied.
+func (p *replayer) addOp(r redo, raw []byte) error {
+	if err := p.w.valid(r, uint64(len(r.value))); err != nil {
 		return err
 	}
-	h := *p.s.head // not visible yet: the store is being opened
-	h.seq, h.mark = p.seq, p.mark
-	p.s.head = &h
-	return nil
-}
-
-// free frees the memory. p may be nil.
-func (p *replayer) free() {
-	if p != nil {
-		p.batch.free()
-	}
-}
-
-// apply applies the buffer and empties it. last says that it is the last one.
-func (p *replayer) apply(last bool) (err error) {
-	backlog := p.s.pg.NewBackgroundSync()
-	defer func() {
-		if kept := backlog.Wait(); err == nil {
-			err = p.s.dataError(kept)
-		}
-	}()
-	order, settled := p.batch.sort()
-	if p.s.logOrder {
-		return p.applyInLogOrder()
-	}
-	if !last {
-		settled = len(order)
-	}
-	wrote := func(leaves int) error { return p.s.dataError(backlog.Written(leaves * p.w.PageSize())) }
-	for done := 0; done < len(order); {
-		if err := p.w.spill(); err != nil {
+	b := &p.buffer
+	if !r.isKeyOp() {
+		if err := p.applyBuffer(); err != nil {
 			return err
 		}
-		write := done >= settled && !p.s.o.ReadOnly // no later operation changes these leaves
-		if write {
-			if err := p.w.spillAppended(backlog); err != nil {
-				return err
-			}
-		}
-		n, err := p.applySome(order[done:], write, wrote)
-		if err != nil {
-			return p.badRecord(p.batch.lsn(order[done]), err)
-		}
-		done += n
+		return p.applyNow(r)
 	}
-	p.batch.reset()
+	cost := len(raw) + opCost
+	run := b.runs[r.id]
+	if run == nil {
+		if _, ok := p.w.trees.get(r.id); !ok {
+			return treeError(r.id)
+		}
+		cost += runCost
+	}
+	if b.cost > 0 && b.cost+cost > b.most {
+		if err := p.applyBuffer(); err != nil {
+			return err
+		}
+		run = nil
+	}
+	if run == nil {
+		run = &replayRun{id: r.id}
+		b.runs[r.id], b.order = run, append(b.order, run)
+	}
+	at := len(b.ops.All)
+	b.ops.Room(len(raw))
+	b.ops.All = append(b.ops.All, raw...)
+	b.cost += cost
+	run.keys.Add(b.key(uint32(at)), uint32(at))
 	return nil
 }
 
-// applyInLogOrder is apply in the order in which the operations were logged.
-func (p *replayer) applyInLogOrder() error {
-	for rest := p.batch.ops; len(rest) > 0; {
-		at := uint32(len(p.batch.ops) - len(rest))
-		if err := p.w.spill(); err != nil {
-			return err
-		}
-		r, more, err := decodeRedo(rest)
-		if err != nil {
-			err = fmt.Errorf("%w: %w", errBadRedo, err)
-		} else {
-			err = p.w.apply(r)
-		}
-		if err == nil && (r.op == opDrop || r.op == opClear) {
-			err = p.w.emptyTrash()
-		}
-		if err != nil {
-			return p.badRecord(p.batch.lsn(at), err)
-		}
-		rest = more
+// key is the key of the operation at an offset.
+func (b *replayBuffer) key(at uint32) []byte {
+	r, _, _ := decodeRedo(b.ops.All[at:])
+	return r.key
+}
+
+// applyNow applies an operation that is not buffered.
+func (p *replayer) applyNow(r redo) error {
+	if err := p.w.spill(); err != nil {
+		return err
 	}
-	p.batch.reset()
-	return nil
+	err := p.w.apply(r)
+	if err == nil && p.s.logOrder && (r.op == opDrop || r.op == opClear) {
+		err = p.w.emptyTrash()
+	}
+	return err
 }
 
 // emptyTrash frees the pages of dropped trees. In the original run checkpoints did, even those that
@@ -104,29 +125,68 @@ func (w *writer) emptyTrash() error {
 	}
 }
 
-// applySome applies the operation at the head of order, together with following puts if it is a
-// put, and returns their number.
-func (p *replayer) applySome(order []uint32, write bool, wrote func(leaves int) error) (int, error) {
-	if g := &p.run; len(g.puts) == 0 || !g.enough() {
-		r, err := g.collect(p.batch, order, p.w.PageSize())
+// applyBuffer applies the buffered operations and empties the buffer.
+func (p *replayer) applyBuffer() error {
+	b := &p.buffer
+	var places offheap.List[uint32]
+	for _, run := range b.order {
+		places.All = places.All[:0]
+		run.keys.Places(&places, b.key)
+		for at := 0; at < len(places.All); {
+			n, err := p.applySome(run.id, places.All[at:])
+			if err != nil {
+				return err
+			}
+			at += n
+		}
+	}
+	b.ops.All, b.cost, b.order = b.ops.All[:0], 0, b.order[:0]
+	clear(b.runs)
+	return nil
+}
+
+// prefetchOpBytes is the prefetched part of an operation, which is at a random place of the buffer:
+// head, key, and usually the whole value.
+const prefetchOpBytes = 192
+
+// applySome applies operations of a tree from the first place on, puts and deletes together, and
+// returns their number.
+func (p *replayer) applySome(id TreeID, places []uint32) (n int, err error) {
+	if err := p.w.spill(); err != nil {
+		return 0, err
+	}
+	ops := p.buffer.ops.All
+	for _, at := range places[min(ApplyRows, len(places)):min(2*ApplyRows, len(places))] {
+		prefetch.Bytes(ops[at:min(int(at)+prefetchOpBytes, len(ops))])
+	}
+	var buf [ApplyRows]Change
+	changes := buf[:0]
+	for _, at := range places[:min(ApplyRows, len(places))] {
+		r, _, err := decodeRedo(ops[at:])
 		if err != nil {
 			return 0, err
 		}
-		if len(g.puts) == 0 {
-			return 1, p.w.apply(r)
+		if r.op == opSetTag || r.op == opPutNamed {
+			if len(changes) == 0 {
+				return 1, p.w.apply(r)
+			}
+			break
 		}
+		changes = append(changes, Change{Key: r.key, Value: r.value, Tag: r.tag, Delete: r.op == opDelete})
 	}
-	n, err := p.run.apply(p.w, write, wrote)
-	p.run.puts = p.run.puts[n:]
-	return n, err
+	return len(changes), p.w.applyChanges(id, changes, nil)
 }
 
-// badRecord adds the position in the log to the error of an operation that does not fit the state.
-func (p *replayer) badRecord(lsn wal.LSN, err error) error {
-	if errors.Is(err, errBadRedo) || isNoTree(err) {
-		return badfile.At(p.s.path+" (log)", int64(lsn), "record at LSN %d: %v", lsn, err)
+// finish applies the rest of the buffer, and makes the last commit the newest version.
+func (p *replayer) finish() error {
+	defer p.free()
+	if err := p.applyBuffer(); err != nil {
+		return err
 	}
-	return err
+	h := *p.s.head // not visible yet: the store is being opened
+	h.seq, h.mark = p.last.seq, p.last.mark
+	p.s.head = &h
+	return nil
 }
 
 // valid verifies that a transaction could have changed such a tree, and such a row of it with a
@@ -138,26 +198,19 @@ func (w *writer) valid(r redo, size uint64) error {
 	if r.isKeyOp() && (len(r.key) == 0 || len(r.key) > tree.MaxKey(w.PageSize()) || size > tree.MaxValue) {
 		return fmt.Errorf("%w: key of %d bytes, value of %d", errBadRedo, len(r.key), size)
 	}
+	if r.op == opPutNamed && r.size <= tree.MaxInline(w.PageSize(), len(r.key)) {
+		return fmt.Errorf("%w: a named value of %d bytes", errBadRedo, r.size)
+	}
 	return nil
 }
 
-func (w *writer) apply(r redo) error {
-	err := w.valid(r, uint64(len(r.value)))
-	if err != nil {
-		return err
-	}
+// apply applies an operation that is valid.
+func (w *writer) apply(r redo) (err error) {
 	switch r.op {
-	case opPut, opPutTag:
-		_, err = w.put(r.id, r.key, r.value, r.tag)
 	case opPutNamed:
-		if r.size <= tree.MaxInline(w.PageSize(), len(r.key)) {
-			return fmt.Errorf("%w: a named value of %d bytes", errBadRedo, r.size)
-		}
 		err = w.putLogRef(r)
 	case opLeaves:
 		err = w.replayLeafRun(r)
-	case opDelete:
-		_, err = w.delete(r.id, r.key, nil)
 	case opRange:
 		_, err = w.deleteRange(r.id, r.key, r.value)
 	case opSetTag:

@@ -35,8 +35,7 @@ type writer struct {
 	noLog   bool // nothing is logged
 	// spillOver is the size of frames above which pages are spilled, mostFrames its lower bound.
 	spillOver, mostFrames int64
-	spillScanned          int          // allocated pages that spillAppended has scanned
-	spilled               []pager.Pgid // buffer of the spill functions
+	spilled               []pager.Pgid // buffer of spill
 
 	parallel   *parallelApplier // reused like the writer; nil before the first use
 	submitted  submittedLog
@@ -78,7 +77,6 @@ func (w *writer) begin() {
 	w.flushed, w.dirty, w.noLog = 0, false, false
 	w.mods++
 	w.setFrames(s.o.CacheBytes)
-	w.spillScanned = 0
 	w.tx = nil
 	w.valueCopies = nil
 	w.relaxed, w.refBytes, w.syncFirst, w.filled, w.leafRunPages = false, 0, false, 0, 0
@@ -183,53 +181,6 @@ func (w *writer) spill() error {
 	err := w.s.dataError(w.s.pg.Spill(ids))
 	w.spillOver = max(w.mostFrames, w.s.pg.Pool.FrameBytes()+share)
 	return err
-}
-
-// spillAppendedBytes bounds the leaves that one spillAppended writes.
-const spillAppendedBytes = 1 << 20
-
-// spillAppended writes leaves that a transaction with ascending keys has filled. The disk writes
-// while the transaction goes ahead, and the frames are reused while they are in the processor's
-// cache. The caller is between operations. If a written leaf changes again it gets a new frame.
-// background counts the written bytes.
-func (w *writer) spillAppended(background *pager.BackgroundSync) error {
-	most := int(min(spillAppendedBytes, w.s.o.CacheBytes/16)) / w.PageSize()
-	newest := most/16 + 1 // pages that are still changing
-	if w.allocated.len()-w.spillScanned < most+newest || w.s.o.ReadOnly {
-		return nil
-	}
-	to := w.allocated.len() - newest
-	ids := w.spilled[:0]
-	at, err := w.spillScanned, error(nil)
-	w.allocated.each(w.spillScanned, func(r pageRun) bool {
-		if at++; at > to {
-			return false
-		}
-		if r.n != 1 || w.s.pg.Pool.Owner(r.id) < w.firstOwner || !w.s.pg.Pool.InFrame(r.id) {
-			return true
-		}
-		var b []byte
-		if b, err = w.Page(pager.Ref{Pgid: r.id, Epoch: w.s.epoch}); err != nil {
-			return false
-		}
-		if h := pager.ReadHeader(b); h.Kind == pager.KindLeaf {
-			ids = append(ids, r.id)
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	w.spillScanned, w.spilled = to, ids
-	if len(ids) == 0 {
-		return nil
-	}
-	w.mods++
-	err = w.s.pg.Spill(ids)
-	if err == nil {
-		err = background.Written(len(ids) * w.PageSize())
-	}
-	return w.s.dataError(err)
 }
 
 // rollback frees every page that the transaction allocated. If its record was submitted, the caller

@@ -56,7 +56,6 @@ var pageMutants = []mutant{
 	{"sync", "error_of_writing_a_load_is_ignored", "pager/bulkwriter.go", `	end <- cmp.Or(first, last)`, `	end <- cmp.Or(last, nil)`},
 	{"sync", "error_of_syncing_a_load_is_ignored", "pager/backgroundsync.go", `	return <-done`, `	<-done
 	return nil`},
-	{"order", "a_replay_that_ends_is_still_being_synced", "txn/replayapply.go", `		if kept := backlog.Wait(); err == nil {`, `		if kept := error(nil); err == nil {`},
 	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	case f.afterCheckpoint <= q.durable:`, `	case true:`},
 	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", `	if f.afterCheckpoint > q.pg.Pool.Captured() {`, `	if f.afterCheckpoint > q.pg.Pool.Captured()+1 {`},
 	{"order", "promised_pages_stay_early", "txn/reclaim.go", `	q.pg.Alloc.AcceptReusable()

@@ -23,7 +23,7 @@ var expiryMutants = []mutant{
 	{"ttl", "every_session_of_reads_stores_its_mark", "txn/closingmark.go", `	if !needed || mark`, `	if _ = needed; mark`},
 	{"ttl", "a_fence_loses_the_mark_of_a_close", "txn/recover.go", `	mark, backups := newest.ClockMark`, `	mark, backups := m.ClockMark`},
 	{"ttl", "a_step_back_that_readers_followed_is_not_stored", "kv/clock.go", ` || mark < stored && met > 0`, ``},
-	{"ttl", "segments_that_come_back_take_the_mark_back", "txn/recover.go", `		if mark, ok := markBehind(m, last, read.seq); ok {`, `		if mark, ok := markBehind(m, last, read.seq); ok && false {`},
+	{"ttl", "segments_that_come_back_take_the_mark_back", "txn/recover.go", `		if mark, ok := markBehind(m, last, read.last.seq); ok {`, `		if mark, ok := markBehind(m, last, read.last.seq); ok && false {`},
 	{"ttl", "an_eviction_goes_by_a_time_that_was_taken_back", "kv/evict.go",
 		`	tx.nowMs, tx.timed = db.clock.clamp(now), true`, `	tx.nowMs, tx.timed = now, true`},
 	{"ttl", "notes_under_two_names_are_looked_up_by_the_first", "kv/evict.go", ` && notes[n].Family == notes[0].Family {`, ` {`},

@@ -48,7 +48,6 @@ var storeMutants = []mutant{
 	f.accessed.clear()
 `, ``},
 	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/free.go", `	if h.w.noLog && h.s`, `	if false && h.s`},
-	{"room", "leaves_that_replay_makes_are_not_its_own", "txn/leafrun.go", `	if w.noLog { // no record`, `	if false { // no record`},
 	{"room", "what_does_not_fit_in_the_order_of_keys_is_given_up", "txn/open.go", `openReplaying(path, o, true)`, `openReplaying(path, o, false)`},
 	{"hostile", "a_log_may_name_a_leaf_again_and_again", "txn/replay.go", `	if p.leaves += r.leaves; p.leaves > most {`, `	if false {`},
 	{"order", "recovery_starts_from_the_newest_meta_page", "txn/recover.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
@@ -75,21 +74,40 @@ var storeMutants = []mutant{
 	}`, ``},
 	{"ack", "the_first_failure_does_not_stick", "txn/failure.go", `	if f.failed.CompareAndSwap(nil, &failure{err}) &&`, `	if f.failed.CompareAndSwap(&failure{err}, nil) &&`},
 	{"check", "a_page_may_be_freed_by_an_old_name", "txn/free.go", `	if owner != 0 && ref.Epoch <= h.s.openedEpoch {`, `	if owner != 0 && ref.Epoch <= h.s.openedEpoch && false {`},
-	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
-	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read.partial {`, `	if read.partial && false {`},
-	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := read.claimPages(); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := verified.claimPages(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"replay", "values_that_a_log_names_are_forgotten", "txn/replay.go", `	p.refs = append(p.refs, r.extentPlace)`, `	_ = r.extentPlace`},
-	{"replay", "a_commit_that_is_not_there_is_counted", "txn/replay.go", `	p.seq, p.mark, p.refs = p.before.seq, p.before.mark, p.refs[:p.before.refs]`, `	p.refs = p.refs[:p.before.refs]`},
-	{"replay", "operations_of_a_commit_that_is_not_there_stay", "txn/replay.go", `	if len(p.batch.ops) > p.before.ops {`, `	if false {`},
-	{"replay", "a_second_read_goes_on_behind_the_end_of_the_log", "txn/replay.go", `		p.stop = proved.stop`, `		_ = proved.stop`},
-	{"replay", "an_operation_that_goes_on_in_the_next_part_is_lost", "txn/replay.go", `	p.carry = append(p.carry, b[n:]...)
-	return nil`, `	return nil`},
-	{"replay", "what_follows_an_operation_of_two_parts_is_lost", "txn/replay.go", `	return b[len(op)-had:], err`, `	return nil, err`},
-	{"check", "a_commit_may_end_within_an_operation", "txn/replay.go", `(!p.headed || len(p.carry) > 0 || p.large != nil)`, `(!p.headed || p.large != nil)`},
-	{"check", "a_commit_may_end_within_a_large_value", "txn/replay.go", `(!p.headed || len(p.carry) > 0 || p.large != nil)`, `(!p.headed || len(p.carry) > 0)`},
-	{"order", "a_large_value_passes_what_came_before_it", "txn/replaylarge.go", `	if err := p.apply(false); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `p.headed && p.seq != p.last.seq+1 {`, `p.headed && false {`},
+	{"check", "two_recoveries_may_end_differently", "txn/replay.go", `	if err == nil && retry && p.last.seq != newest.Seq {`, `	if err == nil && retry && p.last.seq != newest.Seq && false {`},
+	{"replay", "a_commit_that_is_not_there_is_counted", "txn/replay.go", `		p.lost, p.refs =`, `		p.last.seq = p.seq
+		p.lost, p.refs =`},
+	{"replay", "places_of_a_commit_that_is_not_there_are_claimed", "txn/replay.go", `lostCommit{c.Commit, err}, p.refs[:p.last.refs]`, `lostCommit{c.Commit, err}, p.refs`},
+	{"replay", "a_second_read_goes_on_behind_the_end_of_the_log", "txn/replay.go", `		p.lost = verified.lost`, `		_ = verified.lost`},
+	{"replay", "an_operation_that_goes_on_in_the_next_part_is_lost", "txn/redoread.go", `append(d.carry[:0], rest...)`, `d.carry[:0]`},
+	{"replay", "what_follows_an_operation_of_two_parts_is_lost", "txn/redoread.go", `		b = rest
+	}
+	return nil, nil`, `		if b = rest; len(d.carry) > 0 {
+			return nil, nil
+		}
+	}
+	return nil, nil`},
+	{"check", "a_commit_may_end_within_an_operation", "txn/redoread.go", `	if !d.headed || len(d.carry) > 0 {`, `	if !d.headed {`},
+	{"check", "a_commit_may_end_within_a_large_value", "txn/replay.go", `		if p.large != nil {
+			err = p.short()
+		} else if err`, `		if err`},
+	{"order", "a_large_value_passes_what_came_before_it", "txn/replaylarge.go", `	if err := p.applyBuffer(); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"order", "operations_of_other_kinds_pass_those_on_keys", "txn/replayapply.go", `		if err := p.applyBuffer(); err != nil {
+			return err
+		}
+		return p.applyNow(r)`, `		return p.applyNow(r)`},
+	{"room", "what_a_buffer_costs_is_not_counted", "txn/replayapply.go", `	b.cost += cost
+`, `	b.cost = cost
+`},
+	{"replay", "a_run_goes_on_in_the_next_buffer", "txn/replayapply.go", `	clear(b.runs)
+`, ``},
+	{"replay", "a_named_value_is_put_without_it", "txn/replayapply.go", `		if r.op == opSetTag || r.op == opPutNamed {`, `		if r.op == opSetTag {`},
+	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `		err = p.w.emptyTrash()`, `		_ = p.w.emptyTrash`},
+	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/leafrun.go", `w.s.epoch, w.firstOwner, run`, `w.s.epoch, w.owner, run`},
 	{"room", "a_large_value_is_held", "txn/replaylarge.go", `	if size < largeValue {`, `	if size < largeValue || true {`},
-	{"room", "what_a_batch_notes_is_not_counted", "txn/replay.go", `p.batch.cost+cost > p.most {`, `p.replayBuffer.cost+cost > p.most<<3 {`},
 	{"replay", "pages_are_born_in_the_epoch_of_a_named_value", "txn/replay.go", `		s.epoch = max(s.epoch, r.ref.Epoch+1)
 `, ``},
 	{"order", "pages_of_a_named_value_are_used_again_at_once", "txn/reclaim.go", `	if f.epoch == next && !f.logReferenced {`, `	if f.epoch == next {`},
@@ -99,28 +117,10 @@ var storeMutants = []mutant{
 	{"order", "the_log_names_values_of_relaxed_commits", "txn/writer.go", `	if w.relaxed && (w.s.o.MaxBytes == 0 || int64(size) <= w.s.logShare()/logRefShare) {`, `	if false {`},
 	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/recover.go", `		if err != nil || try > 0 {`, `		if false {`},
 	{"replay", "heads_of_before_are_kept_when_keys_share_less", "internal/keyorder/run.go", `		r.stale = r.Len()`, `		r.stale = 0`},
-	{"replay", "rows_are_laid_behind_what_was_the_last_key", "txn/replayappend.go", `	last := g.last
-	g.last = nil
-`, `	last := g.last
-`},
-	{"replay", "puts_of_two_trees_are_laid_together", "txn/replayappend.go", ` && i > 0 && p.id == g.id {`, ` && i > 0 {`},
-	{"replay", "a_plain_put_has_a_short_value", "txn/redo.go", `size&0x7f|int(b[from])<<7, from+1`, `size&0x7f, from+1`},
-	{"check", "a_plain_put_goes_on_behind_the_log", "txn/redo.go", `	if size > len(b)-from {
-		return fastPut{}
-	}
-`, ``},
-	{"check", "a_log_makes_leaves_of_a_store_that_is_only_read", "txn/replayapply.go", `done >= settled && !p.s.o.ReadOnly // no`, `done >= settled // no`},
-	{"replay", "operations_pass_those_that_keep_their_place", "txn/replayindex.go", `			x.endRuns()
-			x.order`, `			x.order`},
-	{"replay", "what_a_batch_was_handed_last_is_not_looked_at", "txn/replaysort.go", `	b.indexOps()
-	b.stop()
-	x := &b.index`, `	b.stop()
-	x := &b.replayIndex`},
 	{"replay", "equal_heads_are_equal_keys", "internal/keyorder/run.go", `		if to-from > 1 {`, `		if to-from > 1 && false {`},
 	{"replay", "keys_that_share_no_prefix_are_ordered_as_if", "internal/keyorder/run.go", `		r.prefix--
 `, `		break
 `},
-	{"check", "two_recoveries_may_end_differently", "txn/replay.go", `	if err == nil && retry && p.seq != newest.Seq {`, `	if err == nil && retry && p.seq != newest.Seq && false {`},
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `			err = found.Chain(wal.LSN(m.LogStart))`, ``},
 	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.cursorsAt != w.mods {`, `	if w.cursorsAt != w.mods && false {`},
 	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/insertcursor.go", `		if infoAt(b, s)&infoOverflow != 0 {`, `		if infoAt(b, s)&infoOverflow != 0 && false {`},
@@ -197,9 +197,6 @@ var storeMutants = []mutant{
 	{"laid", "leaves_of_another_epoch_are_whole", "pager/leafrun.go", `				h.Epoch != ref.Epoch || !Checksum`, `				!Checksum`},
 	{"laid", "a_commit_without_its_leaves_is_an_error", "wal/reader.go", `		case errors.Is(err, ErrRefLost):`, `		case err == ErrRefLost:`},
 	{"laid", "a_durable_commit_may_lose_its_leaves", "wal/reader.go", `p.finish(f, i, img, p.delivered, durable, why)`, `p.finish(f, i, img, p.delivered+1<<40, durable, why)`},
-	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/leafrun.go", `	owner := w.firstOwner
-`, `	owner := w.owner
-`},
 	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/free.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced = false &&`},
 	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/free.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced =`},
 	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/leafrun.go", `		w.s.pg.Pool.SetOwner(id, w.firstOwner)`, `		w.s.pg.Pool.SetOwner(id, w.owner)`},
@@ -313,7 +310,6 @@ var storeMutants = []mutant{
 		if`},
 	{"room", "deletes_have_what_the_checkpoint_needs", "pager/reservation.go", `		left = a.treeTablePages() + a.freeMapPages(atEnd+a.treeTablePages())`, `		left = 0`},
 	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.Alloc.reserve(n, false, ForCheckpoint); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/pages.go", `h.s.logOrder && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/close.go", `		err := log.Close(clean)
 		if`, `		_ = s.pg.Alloc.TrimFile(clean)

@@ -13,25 +13,25 @@ import (
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
-	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
 )
 
-// replayAll replays commits, in batches of at most most bytes, cut into parts.
+// replayAll replays commits, in buffers of at most most bytes, cut into parts.
 func replayAll(s *Store, most int, payloads ...[]byte) error {
 	s.w.begin()
 	s.w.noLog = true
-	p := newReplayer(s, emptyMeta(s), 0)
-	p.w, p.most = &s.w, most
-	var err error
+	p := newReplayer(s, emptyMeta(s))
+	p.applyWith(&s.w, int64(most))
+	defer p.free()
+	p.buffer.most = most
 	for i, payload := range payloads {
-		if err = takeParts(p, payload, 1+most, wal.LSN(1000+i)); err != nil {
-			break
+		if err := takeParts(p, payload, 1+most, wal.LSN(1000+i)); err != nil {
+			return err
 		}
 	}
-	return p.finish(err)
+	return p.finish()
 }
 
 // takeParts has a replayer take a commit in parts of some bytes.
@@ -139,66 +139,6 @@ func TestReplayInBatchesEndsAsReplayInTheOrderOfTheLog(t *testing.T) {
 	}
 }
 
-// TestBatchIsInTheOrderOfTreesAndKeys looks at the order itself: every operation is there once,
-// none passes one that keeps its place, and between those there is one run for each tree, by key
-// and then as in the log.
-func TestBatchIsInTheOrderOfTreesAndKeys(t *testing.T) {
-	racetest.OneGoroutine(t)
-	for seed := int64(1); seed <= seeds(30); seed++ {
-		b := newReplayBuffer(0, seed%2 == 0)
-		for i, payload := range randomRedo(rand.New(rand.NewSource(seed)), 30) {
-			b.add(payload[redoHead:], wal.LSN(100+i))
-		}
-		section, sections := 0, map[uint32]int{}
-		for rest := b.ops; len(rest) > 0; {
-			at := uint32(len(b.ops) - len(rest))
-			r, more, err := decodeRedo(rest)
-			require.NoError(t, err)
-			if !r.isKeyOp() {
-				section++
-			}
-			sections[at] = section
-			if !r.isKeyOp() {
-				section++
-			}
-			rest = more
-		}
-		order, _ := b.sort()
-		require.Len(t, order, len(sections))
-		seen := map[TreeID]bool{}
-		for i, at := range order {
-			r, _, err := decodeRedo(b.ops[at:])
-			require.NoError(t, err)
-			require.Contains(t, sections, at)
-			if i == 0 {
-				continue
-			}
-			before := order[i-1]
-			require.LessOrEqual(t, sections[before], sections[at], "seed %d", seed)
-			was, _, _ := decodeRedo(b.ops[before:])
-			switch {
-			case sections[before] < sections[at]:
-				clear(seen)
-			case was.id != r.id:
-				require.False(t, seen[r.id], "seed %d: a tree has two runs", seed)
-			default:
-				c := bytes.Compare(was.key, r.key)
-				require.True(
-					t,
-					c < 0 || c == 0 && before < at,
-					"seed %d: %q at %d before %q at %d",
-					seed,
-					was.key,
-					before,
-					r.key,
-					at,
-				)
-			}
-			seen[r.id] = true
-		}
-	}
-}
-
 // TestReplayReportsTheOffsetOfTheDamage: with the position of the commit, whatever batches its
 // operations came in.
 func TestReplayReportsTheOffsetOfTheDamage(t *testing.T) {
@@ -233,61 +173,4 @@ func TestReplayReportsTheOffsetOfTheDamage(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestPrefixEndsBetweenOperations: whatever the bound, pieces are whole operations, and together
-// all of them.
-func TestPrefixEndsBetweenOperations(t *testing.T) {
-	all := randomRedo(rand.New(rand.NewSource(1)), 1)[0][redoHead:]
-	for len(all) < 8000 {
-		all = append(all, all...)
-	}
-	all = append(all, 200, 1, 2, 3) // does not decode
-	for most := 1; most < len(all)+2; most += 1 + most/3 {
-		for rest := all; len(rest) > 0; {
-			n := prefixLen(rest, most)
-			require.Positive(t, n)
-			ops := 0
-			for piece := rest[:n]; len(piece) > 0; ops++ {
-				_, more, err := decodeRedo(piece)
-				if err != nil {
-					require.Len(t, rest, n, "most %d: what does not decode is in the last piece", most)
-					break
-				}
-				piece = more
-			}
-			require.True(t, n <= most || ops <= 1, "most %d: %d operations of %d bytes", most, ops, n)
-			rest = rest[n:]
-		}
-	}
-}
-
-// BenchmarkBatchSort takes 600,000 rows with keys at random and puts them in order.
-func BenchmarkBatchSort(b *testing.B) {
-	rnd := rand.New(rand.NewSource(1))
-	var ops []byte
-	for range 600_000 {
-		key, value := make([]byte, 16), make([]byte, 100)
-		rnd.Read(key)
-		ops = appendRedo(ops, redo{op: opPut, id: firstTree, key: key, value: value})
-	}
-	x := newReplayBuffer(int64(len(ops)), false)
-	defer x.free()
-	for b.Loop() {
-		x.add(ops, 1)
-		x.sort()
-		x.reset()
-	}
-}
-
-// TestBatchIsBounded whatever the cache and the log are: where an operation begins has 32 bits.
-func TestBatchIsBounded(t *testing.T) {
-	require.Equal(t, int64(100), batchBytes(300))
-	require.Equal(t, int64(maxBatch), batchBytes(1<<40))
-	require.LessOrEqual(
-		t,
-		uint64(2*maxBatch),
-		uint64(1<<32),
-		"one that does not fit comes alone, or begins below",
-	)
 }
