@@ -182,7 +182,7 @@ const (
 // mustBeAbsent refuses a path with a store, or with the log of one: the next open would replay it.
 func mustBeAbsent(path string, o Options) error {
 	if _, err := o.FS.Stat(path); err == nil {
-		return fmt.Errorf("%s: %w", path, fs.ErrExist)
+		return fs.ErrExist // kv.Restore names the path
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -143,7 +143,7 @@ func (a *app) open(ctx context.Context, files vfs.FS, path string, o kv.Options)
 		o.LockTimeout = min(left, lockTurn)
 		db, err := openfs.Open(files, path, &o, txn.Options{})
 		if !errors.Is(err, kv.ErrLocked) || left <= lockTurn {
-			return db, unopened(err, o.MustExist)
+			return db, notAStore(unopened(err, o.MustExist), path)
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("open %s: %w", path, err)

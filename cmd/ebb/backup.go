@@ -116,13 +116,18 @@ func readBackupInfo(name string) (kv.BackupInfo, error) {
 	}
 	defer f.Close()
 	info, err := kv.ReadBackupInfo(f)
-	return info, backupError(err)
+	return info, backupError(err, name)
 }
 
-// backupError marks an error that is one of a backup, for which the advice for stores is wrong.
-func backupError(err error) error {
+// backupError marks an error that is one of backups, for which the advice for stores is wrong.
+func backupError(err error, files ...string) error {
 	switch {
 	case errors.Is(err, kv.ErrCorrupt):
+		for _, name := range files {
+			if is := recognized(err, name); errors.Is(is, errIsStore) {
+				return is
+			}
+		}
 		return marked{err, errBadBackup}
 	case errors.Is(err, fs.ErrNotExist):
 		return marked{err, errNoBackup}
@@ -239,7 +244,7 @@ func (a *app) readBackups(files []string, what string, fn func([]io.Reader) erro
 	for i, r := range backups {
 		backups[i] = counted{r, files[i], p}
 	}
-	return backupError(fn(backups))
+	return backupError(fn(backups), files...)
 }
 
 // counted is a backup file that shows how far it is read.

@@ -52,9 +52,10 @@ func TestErrorsOfBackupsAdviseOnBackups(t *testing.T) {
 	full, err := os.ReadFile(at("full"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(at("cut"), full[:len(full)-1], 0o600))
+	require.NoError(t, os.WriteFile(at("zeros"), make([]byte, len(full)), 0o600))
 	for _, args := range [][]string{
 		{"backup", "verify", at("cut")}, {"restore", at("r.ebb"), at("cut")},
-		{"backup", s, at("x"), "--since", s},
+		{"backup", s, at("x"), "--since", at("zeros")},
 	} {
 		a := ebb(t, args...)
 		require.Equal(t, exitError, a.code)

@@ -78,26 +78,54 @@ func (d *dumper) csvSettings(family string, object map[string]any) error {
 	return d.csv.Write([]string{d.app.csvCell([]byte(family)), "", string(text), "", ""})
 }
 
-// csvLines reads a dump in CSV as lines of one in JSON.
+// csvLines reads a dump in CSV as lines of one in JSON. Rows that are not of a dump may have fewer
+// columns, in another order: the first record names them.
 func csvLines(in io.Reader) func() (dumpLine, error) {
 	r := csv.NewReader(in)
-	r.FieldsPerRecord, r.ReuseRecord = len(csvColumns), true
-	first := true
+	r.ReuseRecord = true // The first record says how many fields each one has.
+	var columns []int    // of csvColumns: where it is in a record, or -1
+	cells := make([]string, len(csvColumns))
 	return func() (dumpLine, error) {
 		record, err := r.Read()
-		if first && err == nil {
-			if first = false; !slices.Equal(record, csvColumns) {
-				return dumpLine{}, fmt.Errorf("the first record is not %s", strings.Join(csvColumns, ","))
+		if columns == nil && err == nil {
+			if columns, err = csvHeader(record); err == nil {
+				record, err = r.Read()
 			}
-			record, err = r.Read()
 		}
 		if err != nil {
 			return dumpLine{}, err
 		}
-		return csvLine(record)
+		for i, at := range columns {
+			cells[i] = ""
+			if at >= 0 {
+				cells[i] = record[at]
+			}
+		}
+		return csvLine(cells)
 	}
 }
 
+// csvHeader finds each of csvColumns in the first record. Any other name is an error: an expiry
+// under another one would make rows that stay for ever.
+func csvHeader(record []string) (columns []int, err error) {
+	record[0] = strings.TrimPrefix(record[0], "\ufeff") // spreadsheets write a byte order mark
+	columns = make([]int, len(csvColumns))
+	for i, name := range csvColumns {
+		columns[i] = slices.Index(record, name)
+	}
+	for i, name := range record {
+		if at := slices.Index(csvColumns, name); at < 0 || columns[at] != i {
+			return nil, fmt.Errorf("the first record names the columns, and %q is none of %s, or there twice",
+				name, strings.Join(csvColumns, ","))
+		}
+	}
+	if columns[1] < 0 || columns[2] < 0 {
+		return nil, errors.New("the first record names no columns key and value")
+	}
+	return columns, nil
+}
+
+// csvLine reads one record, in the order of csvColumns.
 func csvLine(record []string) (line dumpLine, err error) {
 	var cells [3]string
 	for i := range cells {
@@ -109,7 +137,7 @@ func csvLine(record []string) (line dumpLine, err error) {
 	}
 	if record[1] == "" && record[4] == "" {
 		if err := json.Unmarshal([]byte(cells[2]), &line); err != nil {
-			return line, err
+			return line, fmt.Errorf("a record without a key has settings as JSON: %v", err)
 		}
 		line = dumpLine{
 			DefaultTTL: line.DefaultTTL, Retention: line.Retention, Partition: line.Partition,

@@ -55,8 +55,8 @@ func TestBytesThatCSVChanges(t *testing.T) {
 func TestLoadRefusesWhatIsNoCSV(t *testing.T) {
 	head := strings.Join(csvColumns, ",") + "\n"
 	for _, text := range []string{
-		"a,b\n", "family,key,value,expiry,times\n", head + "f,k\n", head + "f,hex:x,v,,\n", head + "f,base64:*,v,,\n",
-		head + ",k,v,,\n", head + "f,k,v,soon,\n", head + "f,,no json,,\n", head + "f,k,\"v,,\n",
+		"a,b\n", "family,key,value,expiry,times\n", "key,value,key\n", "key,expiry\n", head + "f,k\n", head + "f,hex:x,v,,\n", head + "f,base64:*,v,,\n",
+		head + ",,v,,\n", head + "f,k,v,soon,\n", head + "f,,no json,,\n", head + "f,k,\"v,,\n",
 	} {
 		a := ebbIn(t, strings.NewReader(text), "load", storePath(t), "--csv")
 		require.Equal(t, exitError, a.code, text)
@@ -64,4 +64,24 @@ func TestLoadRefusesWhatIsNoCSV(t *testing.T) {
 	s := storePath(t)
 	a := ebbIn(t, strings.NewReader(head), "load", s, "--csv")
 	require.Equal(t, exitOK, a.code, a.stderr)
+}
+
+// TestLoadOfACSVOfAnotherOrigin: the first record names the columns, in any order, and a row that
+// names no family goes to --family.
+func TestLoadOfACSVOfAnotherOrigin(t *testing.T) {
+	for _, test := range []struct{ text, dump string }{
+		{"key,value\nk,\"a,b\"\n", "f,k,\"a,b\",,\n"},
+		{"\ufeffvalue,key\r\nv,k\r\n", "f,k,v,,\n"},
+		{"value,family,key\nv,,k\nw,g,k\n", "f,k,v,,\ng,k,w,,\n"},
+		{"key,expiry,value\nk,2130-01-31T12:00:00Z,v\nl,,w\n", "f,k,v,2130-01-31T12:00:00Z,\nf,l,w,,\n"},
+	} {
+		s := storePath(t)
+		a := ebbIn(t, strings.NewReader(test.text), "load", s, "--csv", "--family", "f")
+		require.Equal(t, exitOK, a.code, a.stderr)
+		require.Equal(t, strings.Join(csvColumns, ",")+"\n"+test.dump, good(t, "dump", s, "--csv"))
+	}
+	s := storePath(t)
+	a := ebbIn(t, strings.NewReader("key,value\na,1\nb\n"), "load", s, "--csv")
+	require.Contains(t, a.stderr, "load: record 3: ")
+	require.Contains(t, a.stderr, "the first record is as key,value")
 }

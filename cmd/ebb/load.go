@@ -19,14 +19,21 @@ import (
 )
 
 func loadCommand(a *app) *cobra.Command {
-	l, asCSV := loader{app: a}, false
+	l, asCSV := loader{app: a, unit: "line"}, false
 	cmd := &cobra.Command{
 		Use:   "load STORE [FILE]",
-		Short: "Store the rows of a dump",
+		Short: "Store rows from JSON or CSV: those of a dump, or your own",
 		Long: `Load reads what ebb dump --json printed, or with --csv what ebb dump --csv printed, from FILE
 or standard input, and stores it: families with their settings and sequences, keys, values and
 expiries. It creates the store and the families if they are absent; a family that is there keeps its
 settings, and the higher of both sequences.
+
+Rows of another origin are objects of JSON, one a line, with key and value, and family, expiry or
+time if need be. With --csv the first record names the columns, in any order: key and value, and
+those of family, expiry and time that there are. A row that names no family goes to --family. Expiry
+and time, that of a row of a time-partitioned family, are as 2030-01-31T12:00:00Z or in milliseconds
+since 1970. A row without an expiry is permanent. Bytes that are no text: key_base64, value_base64 or
+key_hex, value_hex in JSON, base64: or hex: in front of them in CSV.
 
 A key that is there ends the load, unless --replace or --skip says what to do with it. Rows whose
 expiry has passed are left out and counted. Load works in durable transactions of some thousand
@@ -34,7 +41,8 @@ rows: those before an error stay stored, and --replace or --skip goes on from th
 
 A dump of a damaged store says what is missing in it: load stores the rest, and its exit code is 1.`,
 		Example: `  ebb load copy.ebb my.jsonl
-  ebb load copy.ebb my.jsonl --replace`,
+  ebb load copy.ebb my.jsonl --replace
+  printf 'key,value\n17,ann\n' | ebb load my.ebb --csv --family users`,
 		Args: args(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := exclusive(cmd, "replace", "skip"); err != nil {
@@ -42,7 +50,7 @@ A dump of a damaged store says what is missing in it: load stores the rest, and 
 			}
 			lines := jsonLines
 			if asCSV {
-				lines = csvLines
+				lines, l.unit, l.line = csvLines, "record", 1 // the first one names the columns
 			}
 			in := a.stdin
 			if len(args) == 2 && args[1] != "-" {
@@ -66,7 +74,7 @@ A dump of a damaged store says what is missing in it: load stores the rest, and 
 	}
 	f := cmd.Flags()
 	f.BoolVar(&l.replace, "replace", false, "overwrite keys that are there")
-	f.BoolVar(&asCSV, "csv", false, "read what ebb dump --csv printed")
+	f.BoolVar(&asCSV, "csv", false, "read CSV, as ebb dump --csv prints it")
 	f.BoolVar(&l.skip, "skip", false, "leave keys that are there as they are")
 	a.addCreation(cmd)
 	return cmd
@@ -114,12 +122,16 @@ const (
 	loadBytes = 8 << 20
 )
 
+// errNoRow is what load says of input that is not what it reads.
+var errNoRow = errors.New("neither a row nor the settings of a family")
+
 // loader stores a dump.
 type loader struct {
 	app           *app
 	replace, skip bool
 	into          string // family of all lines, whatever they name; "": theirs
 
+	unit             string // what line counts: lines, or records of CSV
 	line             int64
 	rows, bytes      int   // of the open transaction
 	partial          int64 // rows that the open transaction stores
@@ -149,7 +161,7 @@ func (l *loader) run(ctx context.Context, db *kv.DB, next func() (dumpLine, erro
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("line %d: %w; %s stored", l.line, err, plural(l.loaded, "row"))
+			return fmt.Errorf("%s %d: %w; %s stored", l.unit, l.line, err, plural(l.loaded, "row"))
 		}
 		l.loaded += l.partial
 		p.add(l.partial)
@@ -164,13 +176,13 @@ func (l *loader) batch(
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
+		l.line++
 		line, err := next()
 		if errors.Is(err, io.EOF) {
 			return false, nil
 		} else if err != nil {
-			return false, fmt.Errorf("no line of a dump: %v", err)
+			return false, fmt.Errorf("%w: %v", errNoRow, err)
 		}
-		l.line++
 		if l.into != "" {
 			line.Family = l.into
 		}
@@ -189,17 +201,19 @@ func (l *loader) apply(tx *kv.Tx, line *dumpLine) error {
 	case line.Missing != nil || isRow && line.ValueMissing:
 		l.missing++
 		return nil
-	case line.Family == "":
-		return errors.New("no line of a dump: it names no family")
+	case line.Family == "" && !isRow:
+		return fmt.Errorf("%w: it has no key", errNoRow)
 	case !isRow:
 		return l.family(tx, line)
+	case line.Family == "":
+		line.Family = l.app.family
 	}
 	if err := tx.EnsureCF(line.Family, kv.CFOptions{}); err != nil {
 		return err
 	}
 	value, ok, err := bytesOf(line.Value, line.ValueHex, line.ValueBase64)
 	if err == nil && !ok {
-		err = errors.New("no line of a dump: a row without a value")
+		err = fmt.Errorf("%w: it has no value", errNoRow)
 	}
 	if err != nil {
 		return err
@@ -281,7 +295,7 @@ func parseTime(s string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("no line of a dump: time %q", s)
+		return time.Time{}, fmt.Errorf("%w: %q is no time as 2030-01-31T12:00:00Z", errNoRow, s)
 	}
 	return at, nil
 }

@@ -90,7 +90,7 @@ func TestLoadIntoRowsThatAreThere(t *testing.T) {
 
 func TestLoadRefusesWhatIsNoDump(t *testing.T) {
 	for _, text := range []string{
-		"{", "[]", `{"key":"k","value":"v"}`, `{"family":"f","key":"k"}`, `{"family":"f","key_hex":"x","value":""}`,
+		"{", "[]", "{}", `{"default_ttl_ms":1}`, `{"key":"k"}`, `{"family":"f","key":"k"}`, `{"family":"f","key_hex":"x","value":""}`,
 		`{"family":"f","key":"k","value":"v","expiry":"soon"}`, `{"family":"__x","key":"k","value":"v"}`,
 		`{"family":"f","key":"k","value":"v","expires":"2030-01-01T00:00:00Z"}`,
 	} {
@@ -110,4 +110,22 @@ func TestLoadRefusesWhatIsNoDump(t *testing.T) {
 	require.Equal(t, exitError, a.code)
 	require.Contains(t, a.stderr, "missing in it, at 2 places")
 	require.Equal(t, "b\tv\n", s.good("scan"))
+}
+
+// TestLoadOfAScan: the lines of a listing name no family, and go to --family.
+func TestLoadOfAScan(t *testing.T) {
+	s, c := newTimedStore(t), newTimedStore(t)
+	s.good("put", "a", "1", "--family", "f")
+	s.good("put", "b", "2", "--family", "f", "--expire-at", "2130-01-31T12:00:00Z")
+	rows := s.good("scan", "--family", "f", "--expiry", "--json")
+	file := filepath.Join(t.TempDir(), "rows")
+	require.NoError(t, os.WriteFile(file, []byte(rows), 0o600))
+	require.Equal(t, "2 rows loaded\n", c.good("load", file, "--family", "g"))
+	require.Equal(t, rows, c.good("scan", "--family", "g", "--expiry", "--json"))
+	require.Equal(t, "2 rows loaded\n", c.good("load", file))
+	require.Equal(t, rows, c.good("scan", "--expiry", "--json"))
+	require.NoError(t, os.WriteFile(file, []byte(rows+"key,value\n"), 0o600))
+	a := c.ebb("load", file, "--skip")
+	require.Contains(t, a.stderr, "load: line 3: ")
+	require.Contains(t, a.stderr, `a row is a line as {"key":"k","value":"v"}`)
 }

@@ -46,6 +46,7 @@ var (
 	errPageSize    = errors.New("the store has another page size")
 	errBadBackup   = errors.New("the backup is damaged")
 	errNoBackup    = errors.New("the backup is missing")
+	errNoTree      = errors.New("is not a directory")
 )
 
 // marked is err, and for errors.Is one of ours too. It reads like err.
@@ -72,6 +73,8 @@ var advices = []advice{
 	{"family_not_found", kv.ErrCFNotFound, "`ebb family STORE` lists the families"},
 	{"exists", errExists, ""},
 	{"differs", errDiffers, ""},
+	{"no_row", errNoRow, `a row is a line as {"key":"k","value":"v"}; with --csv the first record is as ` +
+		"key,value; `ebb load --help` tells more"},
 	{"not_counter", kv.ErrNotCounter, "a counter is a value of 8 bytes, as `ebb incr` creates it"},
 	{"partitioned", kv.ErrPartitioned, "`ebb append` and `ebb scan-time` write and read such a family"},
 	{"not_partitioned", kv.ErrNotPartitioned,
@@ -81,6 +84,15 @@ var advices = []advice{
 		"--wait 10s; `ebb stats STORE --live` and `ebb ui STORE` need no lock, and check, dump " +
 		"and pages can read a copy: a backup that the process makes (Backup of package kv), and " +
 		"`ebb restore`"},
+	{"not_a_store", errIsBackup,
+		"the file is a backup: `ebb restore STORE FILE` makes a store of it"},
+	{"not_a_store", errIsBolt,
+		"the file is a store of bbolt: `ebb import STORE --from bolt FILE` takes its rows along"},
+	{"not_a_backup", errIsStore,
+		"the file is a store: `ebb backup STORE FILE` makes a backup of it, and the file alone is a " +
+			"copy if the store is closed"},
+	{"not_a_directory", errNoTree, "import takes a directory, or with --from the store of another " +
+		"program; `ebb load` takes rows as JSON or CSV, `ebb put STORE KEY @FILE` one file"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
 	{"backup_base", kv.ErrBackupBase,
 		"a full backup comes first, then each increment on the one before it; " +
@@ -170,6 +182,7 @@ var advices = []advice{
 		"check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, " +
 			"other commands do not",
 	},
+	{"file_exists", fs.ErrExist, "no file is replaced: the new one takes another name, or the old one goes first"},
 	{
 		"permission",
 		fs.ErrPermission,

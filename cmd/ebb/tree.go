@@ -48,7 +48,7 @@ func listTree(dir, store string) (*sourceTree, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("%v", err) // not wrapped: a hint about the store would mislead
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a directory", dir)
+		return nil, fmt.Errorf("%s %w", dir, errNoTree)
 	}
 	t := &sourceTree{dir: dir, own: ownFilesOf(store)}
 	return t, t.walk()
