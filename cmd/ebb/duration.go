@@ -69,6 +69,32 @@ func parseDuration(s string) (time.Duration, error) {
 	return sum, nil
 }
 
+// showDuration gives a duration as parseDuration takes it, in days as far as it has whole ones: 7d,
+// 1d12h, 30m, 1m30s.
+func showDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	days, rest := d/day, d%day
+	if days == 0 {
+		return shortDuration(d)
+	}
+	if rest == 0 {
+		return fmt.Sprintf("%dd", days)
+	}
+	return fmt.Sprintf("%dd%s", days, shortDuration(rest.Abs()))
+}
+
+// shortDuration is d without the zero minutes and seconds that Duration.String ends with.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 // duration is a flag whose value parseDuration takes.
 type duration time.Duration
 
@@ -84,7 +110,7 @@ func (d *duration) String() string {
 	if *d == 0 {
 		return "0" // No default then: the usage says what 0 is.
 	}
-	return time.Duration(*d).String()
+	return showDuration(time.Duration(*d))
 }
 
 // Type is how the help names the value.

@@ -35,16 +35,34 @@ func TestDurationsHaveDaysAndWeeks(t *testing.T) {
 	}
 }
 
+// TestADurationIsShownAsItIsGiven: what showDuration gives is what parseDuration takes.
+func TestADurationIsShownAsItIsGiven(t *testing.T) {
+	for _, text := range []string{
+		"0s", "1ns", "90ms", "1s", "10s", "30m", "10m", "1m30s", "1h", "10h", "1h30m", "1h0m1s", "10h10m10s", "1d", "7d",
+		"1d12h", "1d0h0m1s", "1d1ms", "106751d23h47m16.854775807s", "-1h", "-1d", "-1d12h",
+	} {
+		d, err := parseDuration(text)
+		require.NoError(t, err)
+		if text == "1d0h0m1s" {
+			text = "1d1s"
+		}
+		require.Equal(t, text, showDuration(d))
+		again, err := parseDuration(showDuration(d))
+		require.NoError(t, err)
+		require.Equal(t, d, again)
+	}
+}
+
 // TestEveryDurationOfTheCommandHasDaysAndWeeks goes through all places where one is given.
 func TestEveryDurationOfTheCommandHasDaysAndWeeks(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "k", "v", "--ttl", "1d12h")
-	require.Equal(t, "36h0m0s\n", s.good("ttl", "k"))
+	require.Equal(t, "1d12h\n", s.good("ttl", "k"))
 	s.good("expire", "k", "2w")
-	require.Equal(t, "336h0m0s\n", s.good("ttl", "k"))
+	require.Equal(t, "14d\n", s.good("ttl", "k"))
 	s.good("family", "f", "--create", "--default-ttl", "7d")
 	s.good("put", "k", "v", "--family", "f")
-	require.Equal(t, "168h0m0s\n", s.good("ttl", "k", "--family", "f", "--wait", "1d"))
+	require.Equal(t, "7d\n", s.good("ttl", "k", "--family", "f", "--wait", "1d"))
 	for _, args := range [][]string{
 		{"put", "k", "v", "--ttl", "7y"}, {"put", "k", "v", "--ttl", "99999w"},
 		{"expire", "k", "7y"}, {"expire", "k", "99999w"},

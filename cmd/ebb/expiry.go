@@ -74,7 +74,7 @@ func (l life) String() string {
 	if !l.ends() {
 		return "none"
 	}
-	return l.left.String()
+	return showDuration(l.left)
 }
 
 // set puts the life into a JSON object: both fields are null for a permanent key.
@@ -97,7 +97,7 @@ func ttlCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ttl STORE KEY",
 		Short: "Print how long a key still lives, or none if it is permanent",
-		Long: `Ttl prints what is left of the life of a key, as 1h30m0s, or none if the key is permanent. With
+		Long: `Ttl prints what is left of the life of a key, as 1d12h, or none if the key is permanent. With
 --json it prints milliseconds and the instant at which the key expires. The exit code is 2 if the key
 is not there, or has expired.`,
 		Args: args(2, 2),

@@ -134,7 +134,7 @@ func TestGetPrintsTheTTLBesideTheValue(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "k", "v", "--ttl", "1m")
 	s.good("put", "permanent", "v")
-	require.Equal(t, answer{exitOK, "v", "1m0s\n"}, s.ebb("get", "k", "--ttl"))
+	require.Equal(t, answer{exitOK, "v", "1m\n"}, s.ebb("get", "k", "--ttl"))
 	require.Equal(t, answer{exitOK, "v", "none\n"}, s.ebb("get", "permanent", "--ttl"))
 	require.Equal(t, answer{exitOK, "v", ""}, s.ebb("get", "k"))
 	require.Contains(t, object(t, s.good("get", "permanent", "--ttl", "--json")), "ttl_ms")
@@ -146,7 +146,7 @@ func TestPutMakesAKeyPermanentUnlessToldToKeepItsExpiry(t *testing.T) {
 	s.good("put", "k", "1", "--ttl", "1m")
 	s.good("put", "k", "2", "--keep-ttl")
 	require.Equal(t, "2", s.good("get", "k"))
-	require.Equal(t, "1m0s\n", s.good("ttl", "k"))
+	require.Equal(t, "1m\n", s.good("ttl", "k"))
 	s.good("put", "k", "3")
 	require.Equal(t, "none\n", s.good("ttl", "k"))
 	s.good("put", "k", "4", "--ttl", "1m")
@@ -202,7 +202,7 @@ func TestExpiryFlagsThatMakeNoSense(t *testing.T) {
 		s.code(exitError, c.kind, c.args[0], c.args[1:]...)
 	}
 	require.Equal(t, "v", s.good("get", "k"))
-	require.Equal(t, "1m0s\n", s.good("ttl", "k"))
+	require.Equal(t, "1m\n", s.good("ttl", "k"))
 }
 
 // fill puts keys with a ttl of one second and one permanent key into a family.

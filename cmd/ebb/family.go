@@ -47,7 +47,7 @@ the retention. Both may be changed later.`,
 			}
 			err := a.update(cmd, args[0], !c.create, func(tx *kv.Tx) error { return c.apply(tx, name) })
 			if err != nil {
-				return fmt.Errorf("family: %q: %w", name, err)
+				return fmt.Errorf("family: %w", err)
 			}
 			if !a.json {
 				return nil
@@ -187,7 +187,8 @@ func (a *app) listFamilies(ctx context.Context, path string) error {
 				line += "\tdefault ttl " + settings[name].defaultTTL()
 			}
 			if o.Retention != 0 {
-				line += fmt.Sprintf("\tretention %v in partitions of %v", o.Retention, o.Partition)
+				line += fmt.Sprintf("\tretention %s in partitions of %s", showDuration(o.Retention),
+					showDuration(o.Partition))
 			}
 			if _, err := fmt.Fprintln(a.out, line); err != nil {
 				return err
@@ -213,7 +214,8 @@ func (a *app) showFamily(ctx context.Context, path, name string) error {
 			return a.printJSON(object)
 		}
 		if o.Retention > 0 {
-			_, err = fmt.Fprintf(a.out, "retention: %v\npartition: %v\n", o.Retention, o.Partition)
+			_, err = fmt.Fprintf(a.out, "retention: %s\npartition: %s\n", showDuration(o.Retention),
+				showDuration(o.Partition))
 			return err
 		}
 		_, err = fmt.Fprintf(a.out, "default ttl: %s\n", familyOptions(o).defaultTTL())
@@ -242,5 +244,5 @@ func (o familyOptions) defaultTTL() string {
 	if o.DefaultTTL == 0 {
 		return "none"
 	}
-	return o.DefaultTTL.String()
+	return showDuration(o.DefaultTTL)
 }

@@ -10,19 +10,19 @@ import (
 func TestFamiliesComeAndGo(t *testing.T) {
 	s := newTimedStore(t)
 	require.Empty(t, s.good("family", "sessions", "--create", "--default-ttl", "30m"))
-	require.Equal(t, "default\nsessions\tdefault ttl 30m0s\n", s.good("family"))
+	require.Equal(t, "default\nsessions\tdefault ttl 30m\n", s.good("family"))
 	s.good("put", "k", "v", "--family", "sessions")
-	require.Equal(t, "30m0s\n", s.good("ttl", "k", "--family", "sessions"))
+	require.Equal(t, "30m\n", s.good("ttl", "k", "--family", "sessions"))
 	s.good("family", "sessions", "--default-ttl", "0", "--rename", "old")
 	require.Equal(t, []any{"default", "old"}, object(t, s.good("family", "--json"))["families"])
 	s.good("put", "l", "v", "--family", "old")
 	require.Equal(t, "none\n", s.good("ttl", "l", "--family", "old"))
-	require.Equal(t, "30m0s\n", s.good("ttl", "k", "--family", "old"), "what is there keeps its expiry")
+	require.Equal(t, "30m\n", s.good("ttl", "k", "--family", "old"), "what is there keeps its expiry")
 	s.good("family", "default", "--default-ttl", "1h")
 	s.good("put", "d", "v")
-	require.Equal(t, "1h0m0s\n", s.good("ttl", "d"))
+	require.Equal(t, "1h\n", s.good("ttl", "d"))
 	s.good("family", "old", "--drop")
-	require.Equal(t, "default\tdefault ttl 1h0m0s\n", s.good("family"))
+	require.Equal(t, "default\tdefault ttl 1h\n", s.good("family"))
 	s.now = s.now.Add(2 * time.Hour)
 	s.code(exitNotFound, "not_found", "get", "d")
 }
@@ -44,7 +44,7 @@ func TestJSONOfAFamilyThatChanges(t *testing.T) {
 	} {
 		require.Equal(t, c.want, object(t, s.good("family", append(c.flags, "--json")...)), "%q", c.flags)
 	}
-	require.Equal(t, "d\tdefault ttl 30m0s\ndefault\n", s.good("family"))
+	require.Equal(t, "d\tdefault ttl 30m\ndefault\n", s.good("family"))
 }
 
 func TestFamilyRefusesWhatMakesNoSense(t *testing.T) {
@@ -77,7 +77,7 @@ func TestFamilyTellsTheSettings(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("family", "a", "--create", "--default-ttl", "7d")
 	s.good("family", "b", "--create")
-	require.Equal(t, "default ttl: 168h0m0s\n", s.good("family", "a"))
+	require.Equal(t, "default ttl: 7d\n", s.good("family", "a"))
 	require.Equal(t, "default ttl: none\n", s.good("family", "b"))
 	require.Equal(
 		t,

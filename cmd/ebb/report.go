@@ -79,7 +79,8 @@ var advices = []advice{
 	{"partitioned", kv.ErrPartitioned, "`ebb append` and `ebb scan-time` write and read such a family"},
 	{"not_partitioned", kv.ErrNotPartitioned,
 		"`ebb family STORE NAME --create --retention 30d` creates one that is"},
-	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
+	{"family_exists", kv.ErrCFExists, "without --create the flags change a family that is there; " +
+		"`ebb family STORE` lists all"},
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with " +
 		"--wait 10s; `ebb stats STORE --live` and `ebb ui STORE` need no lock, and check, dump " +
 		"and pages can read a copy: a backup that the process makes (Backup of package kv), and " +
