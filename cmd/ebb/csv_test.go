@@ -55,7 +55,8 @@ func TestBytesThatCSVChanges(t *testing.T) {
 func TestLoadRefusesWhatIsNoCSV(t *testing.T) {
 	head := strings.Join(csvColumns, ",") + "\n"
 	for _, text := range []string{
-		"a,b\n", "family,key,value,expiry,times\n", "key,value,key\n", "key,expiry\n", head + "f,k\n", head + "f,hex:x,v,,\n", head + "f,base64:*,v,,\n",
+		"a,b\n", "family,key,value,expiry,times\n", "key,value,key\n", "key,expiry\n",
+		head + "f,k\n", head + "f,hex:x,v,,\n", head + "f,base64:*,v,,\n",
 		head + ",,v,,\n", head + "f,k,v,soon,\n", head + "f,,no json,,\n", head + "f,k,\"v,,\n",
 	} {
 		a := ebbIn(t, strings.NewReader(text), "load", storePath(t), "--csv")

@@ -38,8 +38,8 @@ func TestDurationsHaveDaysAndWeeks(t *testing.T) {
 // TestADurationIsShownAsItIsGiven: what showDuration gives is what parseDuration takes.
 func TestADurationIsShownAsItIsGiven(t *testing.T) {
 	for _, text := range []string{
-		"0s", "1ns", "90ms", "1s", "10s", "30m", "10m", "1m30s", "1h", "10h", "1h30m", "1h0m1s", "10h10m10s", "1d", "7d",
-		"1d12h", "1d0h0m1s", "1d1ms", "106751d23h47m16.854775807s", "-1h", "-1d", "-1d12h",
+		"0s", "1ns", "90ms", "1s", "10s", "30m", "10m", "1m30s", "1h", "10h", "1h30m", "1h0m1s", "10h10m10s",
+		"1d", "7d", "1d12h", "1d0h0m1s", "1d1ms", "106751d23h47m16.854775807s", "-1h", "-1d", "-1d12h",
 	} {
 		d, err := parseDuration(text)
 		require.NoError(t, err)

@@ -90,7 +90,8 @@ func TestLoadIntoRowsThatAreThere(t *testing.T) {
 
 func TestLoadRefusesWhatIsNoDump(t *testing.T) {
 	for _, text := range []string{
-		"{", "[]", "{}", `{"default_ttl_ms":1}`, `{"key":"k"}`, `{"family":"f","key":"k"}`, `{"family":"f","key_hex":"x","value":""}`,
+		"{", "[]", "{}", `{"default_ttl_ms":1}`, `{"key":"k"}`,
+		`{"family":"f","key":"k"}`, `{"family":"f","key_hex":"x","value":""}`,
 		`{"family":"f","key":"k","value":"v","expiry":"soon"}`, `{"family":"__x","key":"k","value":"v"}`,
 		`{"family":"f","key":"k","value":"v","expires":"2030-01-01T00:00:00Z"}`,
 	} {

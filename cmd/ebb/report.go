@@ -183,7 +183,8 @@ var advices = []advice{
 		"check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, " +
 			"other commands do not",
 	},
-	{"file_exists", fs.ErrExist, "no file is replaced: the new one takes another name, or the old one goes first"},
+	{"file_exists", fs.ErrExist,
+		"no file is replaced: the new one takes another name, or the old one goes first"},
 	{
 		"permission",
 		fs.ErrPermission,
