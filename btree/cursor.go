@@ -21,6 +21,7 @@ type Cursor struct {
 	positioned bool
 	prefetch   leafPrefetch // of the next leaf
 	ahead      readAhead    // of the leaves after it
+	scan       rowScan
 
 	r      Reader
 	tree   Tree
@@ -211,7 +212,7 @@ func (c *Cursor) seek(key []byte, forward bool) bool {
 			return true
 		}
 		i := branchSearch(b, n, key)
-		c.path[level] = step{b, i, n}
+		c.path[level].set(b, i, n)
 		ref = childRef(b, n, i)
 		if level == 1 {
 			c.prefetchNext(b, n, i, forward)

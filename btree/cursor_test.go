@@ -13,7 +13,7 @@ import (
 
 // TestBoundedWalkPrefetchesNoLeafBeyond: each prefetched leaf has rows within bounds, or begins or
 // ends at the bound. The walk prefetches each leaf that it reaches, except the first of another
-// branch. A LeafScan is Within only if it is, and always if rows of the next leaf are.
+// branch. A scan yields the rows within bounds, of all leaves.
 func TestBoundedWalkPrefetchesNoLeafBeyond(t *testing.T) {
 	racetest.OneGoroutine(t)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -92,20 +92,33 @@ func inBounds(k, lo, hi []byte) bool {
 	return (lo == nil || bytes.Compare(k, lo) >= 0) && (hi == nil || bytes.Compare(k, hi) < 0)
 }
 
-// requireScanInBounds holds the rows of a scan from c on against the bounds, and against the row
-// after them in the same leaf.
+// requireScanInBounds holds the rows of a scan from c on against those of a walk, which ends out of
+// bounds, and against the move after the scan.
 func requireScanInBounds(t *testing.T, r *nearReader, c *Cursor, forward bool, lo, hi []byte) {
 	t.Helper()
-	s := c.LeafScan(forward)
-	for s.Next() {
-		k, _, _, _ := s.Row()
-		require.True(t, inBounds(k, lo, hi), "scan within [%s, %s) has %s", lo, hi, k)
+	scan, walk := *c, *c
+	scan.r, walk.r = r.memory, r.memory // Their prefetches do not count.
+	move := (*Cursor).Next
+	if !forward {
+		move = (*Cursor).Prev
 	}
-	next := *c
-	next.r = r.memory // Its prefetches do not count.
-	next.EndScan(s)
-	if ok := forward && next.Next() || !forward && next.Prev(); ok && &next.b[0] == &c.b[0] {
-		require.False(t, inBounds(next.Key(), lo, hi), "scan of [%s, %s), then %s", lo, hi, next.Key())
+	require.True(t, scan.BeginScan(forward, 0))
+	ok := move(&walk)
+	for range 30 {
+		k, v, more := scan.ScanRow()
+		if !more {
+			break
+		}
+		require.True(t, ok)
+		require.Equal(t, walk.Key(), k)
+		require.Equal(t, walk.Value(), v)
+		require.True(t, inBounds(k, lo, hi), "scan within [%s, %s) has %s", lo, hi, k)
+		ok = move(&walk)
+	}
+	if _, _, more := scan.ScanRow(); !more {
+		require.False(t, ok && inBounds(walk.Key(), lo, hi), "rows [%s, %s) end before %s", lo, hi, walk.Key())
+		ok = move(&scan)
+		require.False(t, ok && inBounds(scan.Key(), lo, hi), "rows [%s, %s), then %s", lo, hi, scan.Key())
 	}
 }
 

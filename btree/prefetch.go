@@ -58,7 +58,7 @@ func (c *Cursor) prefetchNext(b []byte, n, i int, forward bool) {
 	if !forward {
 		bound, step = c.lo, -1
 	}
-	if bound == nil {
+	if bound == nil || c.likelyCached(len(b), rowsBelow(b, n, i)) {
 		return
 	}
 	behind := (branchSearch(b, n, bound) - i) * step
@@ -77,16 +77,17 @@ func (c *Cursor) prefetchNext(b []byte, n, i int, forward bool) {
 // them costs more than it saves.
 const cachedBytes = 2 << 20
 
-// likelyCached reports whether the whole tree is so small, if its leaves have as many rows as this one.
-func (c *Cursor) likelyCached() bool {
-	return c.tree.Rows*uint64(len(c.b)) < uint64(c.n)*cachedBytes
+// likelyCached reports whether the whole tree is so small, if its leaves have as many rows as one of
+// n rows.
+func (c *Cursor) likelyCached(pageSize int, n uint64) bool {
+	return c.tree.Rows*uint64(pageSize) < n*cachedBytes
 }
 
 // startPrefetch is called once the direction of a walk from a seek is known. The cells of this leaf
 // have no prefetch yet: the next ones get theirs at once.
 func (c *Cursor) startPrefetch(forward bool) {
 	c.positioned, c.prefetch = false, leafPrefetch{}
-	if c.likelyCached() {
+	if c.likelyCached(len(c.b), uint64(c.n)) {
 		return
 	}
 	c.fetchNext(forward)
@@ -103,7 +104,7 @@ func (c *Cursor) startPrefetch(forward bool) {
 // fetchNext begins to prefetch the next leaf in that direction, if it may have rows within bounds.
 func (c *Cursor) fetchNext(forward bool) {
 	c.prefetch = leafPrefetch{}
-	if c.tree.Depth < 2 || c.likelyCached() {
+	if c.tree.Depth < 2 || c.likelyCached(len(c.b), uint64(c.n)) {
 		return
 	}
 	s := &c.path[1]

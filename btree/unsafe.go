@@ -6,7 +6,7 @@ import (
 )
 
 // The loads below read page bytes without a bounds check. They are the only unsafe code of the
-// package besides LeafScan.Row. Lookups consist of little else: the checks would cost 10 to 20
+// package besides Cursor.ScanRow. Lookups consist of little else: the checks would cost 10 to 20
 // percent.
 //
 // They are safe because of CheckPage: each source of an offset (count, lo, slots, key lengths) is

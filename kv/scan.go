@@ -3,7 +3,6 @@ package kv
 import (
 	"bytes"
 	"iter"
-	"math"
 	"runtime/debug"
 	"time"
 
@@ -72,7 +71,11 @@ func (c *Cursor) each(s step, limit int, yield func(key, value []byte) bool) err
 func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) bool) (err error) {
 	var body bool
 	defer c.v.tx.disarm(debug.SetPanicOnFault(true), &body, &err)
-	for n := 0; limit == 0 || n < limit; {
+	left := limit
+	if limit == 0 {
+		left = -1
+	}
+	for left != 0 {
 		err := c.advance(s, nil)
 		for err == nil && c.damage != nil {
 			found := c.pos == onRow // and only its value is lost
@@ -86,16 +89,17 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 		if err != nil || c.pos != onRow {
 			return err
 		}
-		n++
+		left--
 		body = true
 		if !yield(c.key, c.value) {
 			return nil
 		}
 		body = false
-		if n == limit || c.v.tx.stopsRanges() {
+		if left == 0 || c.v.tx.stopsRanges() {
 			continue
 		}
-		if more := c.scanLeaf(s == toNext, &n, limit, &body, yield); !more {
+		var more bool
+		if left, more = c.scanRows(s == toNext, left, &body, yield); !more {
 			return nil
 		}
 	}
@@ -105,39 +109,40 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 // stopsRanges says that the next step of any range returns an error.
 func (tx *Tx) stopsRanges() bool { return tx.hasEnded() || tx.dead }
 
-// scanLeaf yields the rows behind the cursor's in the same leaf, up to the first one that is expired
-// or large. It leaves the cursor on the last row that it yielded, unless the
-// transaction has ended meanwhile. n counts the rows so far. It says whether yield wants more. body
-// is true while yield runs.
-func (c *Cursor) scanLeaf(
-	forward bool, n *int, limit int, body *bool, yield func(key, value []byte) bool,
-) (more bool) {
+// scanRows yields the rows behind the cursor's, at most left of them, up to the first one that is
+// expired or large. It leaves the cursor on the last row that it yielded, unless the transaction has
+// ended meanwhile. It returns what is left, and whether yield wants more. body is true while yield
+// runs.
+func (c *Cursor) scanRows(
+	forward bool, left int, body *bool, yield func(key, value []byte) bool,
+) (int, bool) {
 	tx := c.v.tx
-	rest := c.inner.LeafScan(forward)
-	now := int64(math.MinInt64)
+	minTag := int64(0)
 	if c.timed {
-		now = tx.instant()
+		minTag = max(tx.instant()+1, 0) // the first expiry that is not ttl.Expired
 	}
-	for *n != limit && rest.Next() {
-		key, value, tag, whole := rest.Row()
-		if !whole || tag != 0 && (tag < 0 || ttl.Expired(now, tag)) {
+	if !c.inner.BeginScan(forward, minTag) {
+		return left, true
+	}
+	for left != 0 {
+		key, value, ok := c.inner.ScanRow()
+		if !ok {
 			break
 		}
 		if c.keysOnly {
 			value = nil
 		}
-		*n++
+		left--
 		*body = true
 		if !yield(key, value) {
-			return false
+			return left, false
 		}
 		*body = false
 		if tx.stopsRanges() {
-			return true // The next step of the cursor returns the error. The leaf may be reused.
+			break // The next step of the cursor returns the error. The leaf may be reused.
 		}
 	}
-	c.inner.EndScan(rest)
-	return true
+	return left, true
 }
 
 // bound sets the bounds of c to those of o, copied.

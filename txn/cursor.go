@@ -123,17 +123,14 @@ func (c *Cursor) Prev() bool {
 	return c.end(c.c.Prev())
 }
 
-// LeafScan returns the following rows of the same leaf, for a loop that calls EndScan at its end. In
-// a write transaction it returns none: rows may change during the loop.
-func (c *Cursor) LeafScan(forward bool) tree.LeafScan {
-	if c.tx.w != nil || !c.Valid() {
-		return tree.LeafScan{}
-	}
-	return c.c.LeafScan(forward)
+// BeginScan begins a scan of the following rows: see tree.Cursor.BeginScan. It returns false in a write
+// transaction, whose rows may change during the loop.
+func (c *Cursor) BeginScan(forward bool, minTag int64) bool {
+	return c.tx.w == nil && c.Valid() && c.c.BeginScan(forward, minTag)
 }
 
-// EndScan moves the cursor to the row before the one under the scan.
-func (c *Cursor) EndScan(s tree.LeafScan) { c.c.EndScan(s) }
+// ScanRow is tree.Cursor.ScanRow. The caller knows that the transaction has not ended.
+func (c *Cursor) ScanRow() (key, value []byte, ok bool) { return c.c.ScanRow() }
 
 // stale says that the transaction has changed pages since c.c was positioned.
 func (c *Cursor) stale() bool { return c.tx.w != nil && c.tx.w.mods != c.mods }

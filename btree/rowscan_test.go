@@ -24,12 +24,11 @@ func TestEmptyValueOfAScanPointsIntoItsPage(t *testing.T) {
 		var c Cursor
 		c.Reset(m, tree)
 		require.True(t, forward && c.First() || !forward && c.Last())
-		s := c.LeafScan(forward)
-		c.EndScan(s)
+		require.True(t, c.BeginScan(forward, 0))
+		c.i -= c.scan.step
 		rows := 0
-		for s.i -= s.step; s.Next(); rows++ {
-			_, value, _, whole := s.Row()
-			require.True(t, whole)
+		for _, value, ok := c.ScanRow(); ok; _, value, ok = c.ScanRow() {
+			rows++
 			require.Empty(t, value)
 			require.NotNil(t, value)
 			at := uintptr(unsafe.Pointer(unsafe.SliceData(value)))
