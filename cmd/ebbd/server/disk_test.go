@@ -1,8 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,4 +70,57 @@ func TestOneWriteWithoutSpaceFailsNoOther(t *testing.T) {
 	require.Contains(t, clients[1].receive(), "OOM")
 	require.Equal(t, "1", clients[2].receive())
 	require.Equal(t, `["small"]`, clients[0].line("KEYS *"))
+}
+
+// TestOneWriteWithoutSpaceFailsNoOtherOfItsPipeline: a pipeline got OOM for each of its commands, reads
+// included, and redis-cli --pipe waited for the reply to its last one, an ECHO. The log had a line for
+// each turn without space, and one for each that succeeded in between.
+func TestOneWriteWithoutSpaceFailsNoOtherOfItsPipeline(t *testing.T) {
+	var logged bytes.Buffer // written by the executor, read when it has ended
+	opened, err := Open(Options{
+		Dir: t.TempDir(), MaxBytes: 2 << 20, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	require.NoError(t, err)
+	s := serve(t, opened)
+	t.Cleanup(s.shutdown)
+	c := s.client()
+	require.Equal(t, "OK", c.line("SET a 1"))
+	large := strings.Repeat("x", 300<<10)
+	for i := 0; c.do("SET", fmt.Sprint(i), large) == "OK"; i++ {
+		require.Less(t, i, 10)
+	}
+	large += large
+	pipeline := func(commands ...[2]string) {
+		t.Helper()
+		var b strings.Builder
+		for _, command := range commands {
+			b.WriteString(encode(words(command[0])...))
+		}
+		c.send(b.String())
+		for _, command := range commands {
+			name, _, _ := strings.Cut(command[0], " ")
+			require.Contains(t, c.receive(), command[1], name)
+		}
+	}
+	pipeline([2]string{"SET b 1", "OK"}, [2]string{"SET large " + large, "OOM"}, [2]string{"DEL a", "1"},
+		[2]string{"ECHO x", `"x"`}, [2]string{"GET b", `"1"`}, [2]string{"MULTI", "OK"},
+		[2]string{"SET c 1", "QUEUED"}, [2]string{"APPEND c " + large, "QUEUED"}, [2]string{"EXEC", "OOM"},
+		[2]string{"EXISTS a c", "0"}, [2]string{"RPUSH l 1", "1"}, [2]string{"BLPOP l 0", `["l" "1"]`},
+		[2]string{"SET large " + large, "OOM"}, [2]string{"DEL b", "1"})
+	other := s.client()
+	c.send(encode("SET", "large", large) + encode("RPUSH", "l", "2") + encode("BLPOP", "m", "0") +
+		encode("SET", "large", large) + encode("DEL", "l") + encode("QUIT"))
+	require.Contains(t, c.receive(), "OOM")
+	require.Equal(t, "1", c.receive())
+	require.Equal(t, "1", other.line("RPUSH m 3"))
+	require.Equal(t, `["m" "3"]`, c.receive())
+	require.Contains(t, c.receive(), "OOM")
+	require.Equal(t, "1", c.receive())
+	require.Equal(t, "OK", c.receive())
+	_, err = c.read()
+	require.ErrorIs(t, err, io.EOF)
+	s.check()
+	s.shutdown()
+	require.Equal(t, 1, strings.Count(logged.String(), "writes that need space are refused"), logged.String())
+	require.NotContains(t, logged.String(), "turn failed")
 }

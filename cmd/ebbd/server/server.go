@@ -76,6 +76,7 @@ type Server struct {
 	dirty     atomic.Bool  // commits that are not synced
 	lastSave  atomic.Int64 // s
 	lastError atomic.Pointer[string]
+	refused   time.Time // when noteCommit last logged that a turn has no space
 
 	backups    sync.Mutex // held by a backup
 	saving     atomic.Bool
@@ -347,19 +348,28 @@ func (s *Server) durability() kv.Durability {
 	return kv.NoSync
 }
 
-// noteCommit logs changes: on a full disk each turn may fail, and its log with it.
+// noteCommit logs failures of turns in the executor: the first one of a kind, and one a minute where
+// space is short. Turns that need no space succeed in between, and a line for each change would take
+// the space that is left.
 func (s *Server) noteCommit(err error) {
 	s.stats.turns.Add(1)
 	before := s.lastError.Load()
-	switch {
-	case err != nil:
-		if text := err.Error(); before == nil || *before != text {
-			s.lastError.Store(&text)
+	if err == nil {
+		if before != nil {
+			s.lastError.Store(nil)
+		}
+		return
+	}
+	text := err.Error()
+	s.lastError.Store(&text)
+	switch now := time.Now(); {
+	case !errors.Is(err, kv.ErrNoSpace):
+		if before == nil || *before != text {
 			s.log.Error("turn failed", "error", err)
 		}
-	case before != nil:
-		s.lastError.Store(nil)
-		s.log.Info("turns succeed again")
+	case now.Sub(s.refused) >= time.Minute:
+		s.refused = now
+		s.log.Warn("writes that need space are refused", "error", err)
 	}
 }
 

@@ -33,6 +33,7 @@ type unit struct {
 	mark    int // length of the replies
 	version int // of the protocol
 	before  sessionState
+	closing bool
 
 	err  error
 	done chan struct{}
@@ -74,8 +75,14 @@ func (e *executor) enqueue(c *conn, commands [][][]byte) {
 			u.bytes += len(arg)
 		}
 	}
-	u.mark, u.version, u.before = c.w.Len(), c.w.Version, c.sessionState
+	u.keep()
 	e.queue <- u
+}
+
+// keep notes what the connection is, for restore.
+func (u *unit) keep() {
+	c := u.x.c
+	u.mark, u.version, u.before, u.closing = c.w.Len(), c.w.Version, c.sessionState, c.closing
 }
 
 // do runs fn in a turn.
@@ -141,35 +148,72 @@ func (e *executor) turn(first *unit) {
 // errHalfway rolls back a turn in which a command without a savepoint failed after its first write.
 var errHalfway = errors.New("a command failed half-way")
 
-// commit runs units in one transaction, if need be a second time with savepoints, and gives the
-// replies back.
+// commit runs units in one transaction, and gives the replies back. Where that has no space, each
+// unit is one of its own, and then each half of its commands, and so on: what needs no space, such as
+// DEL, does not fail with what does.
 func (e *executor) commit(units []*unit) {
-	restore := func() {
-		for _, u := range units {
-			u.restore()
-		}
-	}
-	err := e.attempt(units, false)
-	if err == errHalfway {
-		restore()
-		err = e.attempt(units, true)
-	}
-	if len(units) > 1 && errors.Is(err, kv.ErrNoSpace) {
-		restore() // what needs no space, such as DEL, does not fail with what does
-		for i := range units {
-			e.commit(units[i : i+1])
+	err := e.transact(units)
+	if errors.Is(err, kv.ErrNoSpace) && (len(units) > 1 || len(units[0].commands) > 1) {
+		restore(units)
+		for i, u := range units {
+			if len(units) > 1 {
+				e.commit(units[i : i+1])
+				continue
+			}
+			e.commitHalves(u)
+			u.deliver()
 		}
 		return
 	}
+	e.note(err)
+	for _, u := range units {
+		u.fail(err)
+		u.deliver()
+	}
+	e.endServed(err)
+}
+
+// commitHalves runs the commands of a unit in two transactions, and each without space in halves again.
+func (e *executor) commitHalves(u *unit) {
+	whole, ran := u.commands, 0
+	half := (len(whole) + 1) / 2
+	for _, part := range [][][][]byte{whole[:half], whole[half:]} {
+		u.commands = part
+		u.keep()
+		err := e.transact([]*unit{u})
+		if len(part) > 1 && errors.Is(err, kv.ErrNoSpace) {
+			u.restore()
+			e.commitHalves(u)
+		} else {
+			e.note(err)
+			u.fail(err)
+			e.endServed(err)
+		}
+		ran += u.ran
+		if u.x.waiter != nil || u.x.c.closing {
+			break // the rest waits, or is not run
+		}
+	}
+	u.commands, u.ran = whole, ran
+}
+
+// transact runs units in one transaction, if need be a second time with savepoints.
+func (e *executor) transact(units []*unit) error {
+	err := e.attempt(units, false)
+	if err == errHalfway {
+		restore(units)
+		err = e.attempt(units, true)
+	}
+	return err
+}
+
+// note logs what has become of a turn, and sends the messages of one that was committed.
+func (e *executor) note(err error) {
 	e.s.noteCommit(err)
 	for _, m := range e.messages {
 		e.s.hub.publish(m.kind, m.channel, m.text)
 	}
 	e.messages = nil
-	for _, u := range units {
-		u.finish(err)
-	}
-	e.endServed(err)
 }
 
 func (e *executor) attempt(units []*unit, careful bool) error {
@@ -223,6 +267,12 @@ func (u *unit) run(tx *kv.Tx, careful bool) (ok bool) {
 	return ok
 }
 
+func restore(units []*unit) {
+	for _, u := range units {
+		u.restore()
+	}
+}
+
 // restore makes the connection what it was before the unit has run.
 func (u *unit) restore() {
 	if u.internal != nil {
@@ -234,7 +284,7 @@ func (u *unit) restore() {
 		c.s.watches.add(u.before.watched)
 	}
 	u.dropWaiter()
-	c.sessionState = u.before
+	c.sessionState, c.closing = u.before, u.closing
 	c.w.Version = u.version
 	c.w.Truncate(u.mark)
 }
@@ -247,9 +297,8 @@ func (u *unit) dropWaiter() {
 	u.x.waiter = nil
 }
 
-// finish sends the replies of a detached connection, and tells another one to send its own. After a
-// failed commit each command has an error instead.
-func (u *unit) finish(err error) {
+// fail gives each command an error in place of its reply after a commit that has failed.
+func (u *unit) fail(err error) {
 	switch {
 	case err == nil:
 	case u.internal != nil:
@@ -262,6 +311,10 @@ func (u *unit) finish(err error) {
 			u.x.writeError(err)
 		}
 	}
+}
+
+// deliver sends the replies of a detached connection, and tells another one to send its own.
+func (u *unit) deliver() {
 	if c := u.x.c; c != nil && c.detached {
 		c.answer()
 		return
