@@ -38,13 +38,11 @@ type parallelApplier struct {
 	workers [maxWorkers]worker // the first uses the writer's pageWriter
 	allocMu sync.Mutex
 
-	parts     tree.Partitions
-	changes   []Change
-	was       []Info
-	infoBuf   []Info                      // memory for was
-	rows      [tree.MaxPartitions][]int32 // the changes of each part
-	done      [tree.MaxPartitions]int     // applied changes of each part
-	unapplied []int32                     // changes left over because frames were short
+	parts   tree.Partitions
+	changes []Change
+	was     []Info
+	infoBuf []Info                      // memory for was
+	rows    [tree.MaxPartitions][]int32 // the changes of each part
 
 	applied bool         // the last batch was applied in parallel
 	running atomic.Int32 // worker goroutines
@@ -99,24 +97,15 @@ func (tx *Tx) applyParallel(id TreeID, changes []Change, was []Info) (done bool,
 	if w, err = tx.change(); err != nil {
 		return false, err
 	}
-	left, done, err := w.applyParallel(count, id, changes, was)
-	if err != nil {
-		return false, tx.abort(err)
-	}
-	if len(left) > 0 {
-		err = tx.applyUnapplied(id, changes, was, slices.Clone(left))
-	}
-	return done, err
+	done, err = w.applyParallel(count, id, changes, was)
+	return done, tx.abort(err)
 }
 
-// applyParallel applies changes by count workers, and returns the indexes of those that are left
-// because frames are short, in batch order.
-func (w *writer) applyParallel(
-	count int, id TreeID, changes []Change, was []Info,
-) (left []int32, done bool, err error) {
+// applyParallel applies changes by count workers, if there are frames for them.
+func (w *writer) applyParallel(count int, id TreeID, changes []Change, was []Info) (done bool, err error) {
 	s, err := w.state(id)
-	if err != nil || s.t.Rows < w.s.o.ManyRows || w.short() {
-		return nil, false, err
+	if err != nil || s.t.Rows < w.s.o.ManyRows {
+		return false, err
 	}
 	h := w.parallel
 	if h == nil {
@@ -135,8 +124,8 @@ func (w *writer) applyParallel(
 		extents = extents || len(c.Value) > tree.MaxInline(w.PageSize(), len(c.Key))
 		puts = puts || !c.Delete
 	}
-	if extents || w.ensureTxnBytes(size) != nil {
-		return nil, false, nil
+	if extents || !w.hasFrames(len(changes)) || w.ensureTxnBytes(size) != nil {
+		return false, nil
 	}
 	if puts {
 		w.checkMaxBytes()
@@ -150,24 +139,32 @@ func (w *writer) applyParallel(
 	t := s.t
 	n, err := h.parts.Partition(w, t, changes, partsForWorkers(count))
 	if err != nil || n < 2 {
-		return nil, false, err
+		return false, err
 	}
 	h.applied = true
 	h.startWorkers(count)
 	h.assignRows(n, changes, was)
 	if err := h.partitionAndApply(count, n); err != nil {
-		return nil, false, err
+		return false, err
 	}
-	h.collectUnapplied(n)
 	if err := h.parts.Merge(w, &t); err != nil {
-		return nil, false, err
+		return false, err
 	}
 	w.set(id, t)
-	return h.unapplied, true, h.logApplied(id)
+	for i := range changes {
+		if err := w.logChange(id, &changes[i], h.was[i].Found); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
-// short says that frames are short: the writer has to spill pages, which workers do not.
-func (w *writer) short() bool { return w.s.pg.Pool.FrameBytes() > w.spillOver }
+// hasFrames says that there are frames for the leaves that so many changes copy: workers do not spill
+// pages.
+func (w *writer) hasFrames(changes int) bool {
+	leaves := min(uint64(changes), w.s.pg.Alloc.UsedPages())
+	return w.s.pg.Pool.FrameBytes()+int64(leaves)*int64(w.PageSize()) <= w.spillOver
+}
 
 func (h *parallelApplier) assignRows(n int, changes []Change, was []Info) {
 	if h.changes, h.was = changes, was; was == nil {
@@ -175,7 +172,7 @@ func (h *parallelApplier) assignRows(n int, changes []Change, was []Info) {
 		h.was = h.infoBuf
 	}
 	for i := range n {
-		h.rows[i], h.done[i] = h.rows[i][:0], 0
+		h.rows[i] = h.rows[i][:0]
 	}
 	for i := range changes {
 		part := h.parts.Index(changes[i].Key)
@@ -183,7 +180,7 @@ func (h *parallelApplier) assignRows(n int, changes []Change, was []Info) {
 	}
 }
 
-// partitionAndApply has count workers apply the changes of n parts, until frames are short.
+// partitionAndApply has count workers apply the changes of n parts.
 func (h *parallelApplier) partitionAndApply(count, n int) error {
 	w := h.w
 	undo := &w.s.pg.Undo
@@ -240,51 +237,4 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 		}
 	}
 	return nil
-}
-
-// collectUnapplied lists the changes that were not applied, in batch order.
-func (h *parallelApplier) collectUnapplied(n int) {
-	h.unapplied = h.unapplied[:0]
-	for i := range n {
-		h.unapplied = append(h.unapplied, h.rows[i][h.done[i]:]...)
-	}
-	slices.Sort(h.unapplied)
-}
-
-// logApplied adds the applied changes to the redo, in batch order.
-func (h *parallelApplier) logApplied(id TreeID) error {
-	w, left := h.w, h.unapplied
-	for i := range h.changes {
-		if len(left) > 0 && int(left[0]) == i {
-			left = left[1:]
-			continue
-		}
-		if err := w.logChange(id, &h.changes[i], h.was[i].Found); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// applyUnapplied applies the changes that workers left over, in parallel again if they made
-// progress.
-func (tx *Tx) applyUnapplied(id TreeID, changes []Change, was []Info, left []int32) error {
-	some := make([]Change, len(left))
-	for i, at := range left {
-		some[i] = changes[at]
-	}
-	var infos []Info
-	if was != nil {
-		infos = make([]Info, len(left))
-	}
-	var err error
-	if len(left) == len(changes) {
-		err = tx.applyAll(id, some, infos, false)
-	} else {
-		err = tx.Apply(id, some, infos)
-	}
-	for i := range infos {
-		was[left[i]] = infos[i]
-	}
-	return err
 }

@@ -36,7 +36,7 @@ type job struct {
 	joined    atomic.Int32 // workers that have joined
 	nextPart  atomic.Int32 // next part to take
 	partsLeft atomic.Int32 // parts that are not finished
-	stop      atomic.Bool  // a worker has failed, or frames are short
+	stop      atomic.Bool  // a worker has failed
 	done      chan struct{}
 }
 
@@ -141,16 +141,11 @@ func (k *worker) applyPart(r *job, part int) {
 	h := r.applier
 	var cursor tree.InsertCursor
 	for rows := h.rows[part]; len(rows) > 0 && !r.stop.Load(); {
-		if h.w.short() {
-			r.stop.Store(true)
-			return
-		}
 		n := min(len(rows), tree.MaxHints)
 		if k.err = k.applyRows(h, part, &cursor, rows[:n]); k.err != nil {
 			r.stop.Store(true)
 			return
 		}
-		h.done[part] += n
 		rows = rows[n:]
 	}
 }

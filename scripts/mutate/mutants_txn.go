@@ -259,28 +259,11 @@ var storeMutants = []mutant{
 	{"rollback", "pages_that_are_there_ahead_are_not_owned", "txn/pages.go", `	return h.s.pg.Reuse(id, h.owner)`, `	return h.s.pg.Reuse(id, 0)`},
 	{"rollback", "pages_that_other_hands_have_freed_stay", "txn/parallel.go", `		w.freed = append(w.freed, k.freed...)
 `, ``},
-	{"rollback", "what_hands_have_left_is_forgotten", "txn/parallel.go", `	if len(left) > 0 {
-		err =`, `	if len(left) < 0 {
-		err =`},
-	{"replay", "what_hands_have_left_is_logged_as_well", "txn/parallel.go", `			left = left[1:]
-			continue
-`, `			left = left[1:]
-`},
-	{"rollback", "a_hand_that_failed_is_not_heard", "txn/parallel.go", `		if err != nil {
-			return err
+	{"rollback", "a_hand_that_failed_is_not_heard", "txn/parallel.go", `			err = w.s.spaceError(unallocated.err)
 		}
-	}
-	return nil
-}
-
-// collectUnapplied lists`, `		if err != nil && false {
-			return err
+		if err != nil {`, `			err = w.s.spaceError(unallocated.err)
 		}
-	}
-	return nil
-}
-
-// collectUnapplied lists`},
+		if err != nil && false {`},
 	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Record(s.ref.Pgid, at, at+8)
 `, `		_ = at
 `},
