@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -40,7 +41,9 @@ type backupFlags struct {
 func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	set := pflag.NewFlagSet("ebbd backup", pflag.ContinueOnError)
 	var f backupFlags
+	var onPort port
 	set.StringVar(&f.addr, "addr", "127.0.0.1:6379", "`host:port` of the server")
+	set.Var(&onPort, "port", "`port` of the server at 127.0.0.1, short for --addr")
 	set.StringVar(&f.passwordFile, "requirepass-file", "", "`file` with the password in its first line")
 	set.BoolVar(&f.tls, "tls", false, "speak TLS")
 	set.StringVar(&f.ca, "tls-ca-cert-file", "",
@@ -58,6 +61,9 @@ func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) int
 		fmt.Fprintf(stderr, "ebbd: %v\nebbd backup --help lists the options\n", err)
 		return 2
 	}
+	if set.Changed("port") && !set.Changed("addr") {
+		f.addr = addressesOf(nil, onPort.String())[0]
+	}
 	if err := f.run(ctx, set.Arg(0)); err != nil {
 		fmt.Fprintln(stderr, "ebbd: backup:", err)
 		return 1
@@ -68,6 +74,9 @@ func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) int
 
 // run restores what the server sends.
 func (f *backupFlags) run(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); err == nil { // Restore would refuse it when the server has sent all.
+		return fmt.Errorf("%s: %w", path, fs.ErrExist)
+	}
 	nc, err := f.dial(ctx)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ebbkv/ebb/cmd/ebbd/server"
+	"github.com/ebbkv/ebb/kv"
 )
 
 const checkUsage = `ebbd check verifies a store while no server has it open. It changes nothing.
@@ -42,6 +43,10 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	report, err := server.Check(ctx, *dir, *databases)
 	if err != nil {
 		fmt.Fprintln(stderr, "ebbd:", err)
+		if errors.Is(err, kv.ErrLocked) {
+			fmt.Fprintln(stderr, "stop the server first, or make a backup and check that: "+
+				"ebbd backup DIR/ebbd.ebb, ebbd check --dir DIR")
+		}
 		return 2
 	}
 	for _, db := range report.Databases {

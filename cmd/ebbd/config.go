@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/ebbkv/ebb/cmd/ebbd/server"
 )
 
 // redisNames are the names that Redis's configuration has for options of ours, where they differ.
@@ -54,6 +56,7 @@ func (f *flags) readConfig(set *pflag.FlagSet, path string) (err error) {
 	set.Visit(func(flag *pflag.Flag) { given[flag.Name] = true })
 	var bind []string
 	port, tlsPort := "", ""
+	var wrong []error
 	lines := bufio.NewScanner(file)
 	for n := 1; lines.Scan(); n++ {
 		name, value, ok := configLine(lines.Text())
@@ -72,11 +75,14 @@ func (f *flags) readConfig(set *pflag.FlagSet, path string) (err error) {
 			continue
 		}
 		if err := f.configure(set, given, name, value); err != nil {
-			return fmt.Errorf("%s, line %d: %w", path, n, err)
+			wrong = append(wrong, fmt.Errorf("%s, line %d: %w", path, n, err))
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		wrong = append(wrong, fmt.Errorf("%s: %w", path, err))
+	}
+	if len(wrong) > 0 {
+		return errors.Join(wrong...)
 	}
 	if tlsPort != "" && tlsPort != "0" {
 		if port != "" && port != "0" {
@@ -152,6 +158,9 @@ func (f *flags) configure(set *pflag.FlagSet, given map[string]bool, name, value
 		if value == "" {
 			return nil
 		}
+		if name == "logfile" {
+			return errors.New("logfile is not there: logs go to standard error")
+		}
 		return fmt.Errorf("%s is not there", name)
 	case "loglevel":
 		if level, ok := redisLevels[value]; ok {
@@ -174,6 +183,9 @@ func (f *flags) configure(set *pflag.FlagSet, given map[string]bool, name, value
 		return nil
 	}
 	if set.Lookup(name) == nil {
+		if !server.IsParameter(name) {
+			return fmt.Errorf("no parameter has the name %q", name)
+		}
 		if f.options.Parameters == nil {
 			f.options.Parameters = map[string]string{}
 		}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +18,16 @@ import (
 	"github.com/ebbkv/ebb/cmd/ebbd/server"
 )
 
-// version is set by the linker.
-var version = "dev"
+// version is set by the linker. Without, it is that of the module, or of its commit, if the build
+// knows one.
+var version = buildVersion(debug.ReadBuildInfo())
+
+func buildVersion(info *debug.BuildInfo, ok bool) string {
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "dev"
+	}
+	return info.Main.Version
+}
 
 // flags are the parsed options.
 type flags struct {
@@ -63,7 +73,7 @@ func (f *flags) register(set *pflag.FlagSet) *texts {
 		"`directory` of the backups that SAVE and BGSAVE make while the server runs")
 	set.StringSliceVar(&f.addresses, "addr", []string{"127.0.0.1:6379"},
 		"`host:port` to listen on; may be repeated; one with a minus before it may be absent")
-	set.Uint16Var(&t.port, "port", 0, "`port` to listen on at 127.0.0.1, short for --addr")
+	set.Var((*port)(&t.port), "port", "`port` to listen on at 127.0.0.1, short for --addr")
 	set.StringVar(&o.AppendFsync, "appendfsync", "always",
 		"when writes are synced: always (before the reply), everysec, no")
 	set.StringVar(&o.Password, "requirepass", "",
@@ -117,7 +127,7 @@ func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
 		fmt.Fprintln(stdout, "ebbd", version)
 		return f, pflag.ErrHelp
 	case set.NArg() > 0:
-		return f, fmt.Errorf("unexpected argument %q", set.Arg(0))
+		return f, unexpected(set.Arg(0))
 	}
 	if set.Changed("port") && !set.Changed("addr") {
 		f.addresses = addressesOf(nil, fmt.Sprint(t.port))
@@ -127,11 +137,16 @@ func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
 			return f, err
 		}
 	}
-	switch {
-	case o.MaxClients < 1 || o.Databases < 1 || o.Databases > 1024 || o.Timeout < 0:
+	if o.MaxClients < 1 || o.Databases < 1 || o.Databases > 1024 || o.Timeout < 0 {
 		return f, errors.New(
 			"--maxclients and --databases (at most 1024) must be positive, --timeout not negative",
 		)
+	}
+	for _, address := range append(f.addresses, f.metrics) {
+		address = strings.TrimPrefix(address, "-")
+		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
+			return f, fmt.Errorf("%q is no address, as 127.0.0.1:6379, [::1]:6379 or :6379", address)
+		}
 	}
 	o.CacheBytes, o.MaxBytes, o.PageSize = t.cache.n, t.maxBytes.n, int(t.page.n)
 	o.MaxBulk, o.MaxReplies, o.Version = int(min(t.bulk.n, 1<<30-64)), int(t.replies.n), version
@@ -139,6 +154,16 @@ func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
 		return f, fmt.Errorf("--log-level: %w", err)
 	}
 	return f, f.readFiles(t)
+}
+
+// unexpected is the error for an argument that is no option.
+func unexpected(arg string) error {
+	if info, err := os.Stat(arg); err == nil && !info.IsDir() {
+		return fmt.Errorf("unexpected argument %q: a configuration is read with --config %s", arg, arg)
+	} else if err == nil {
+		return fmt.Errorf("unexpected argument %q: the directory of the store is --dir %s", arg, arg)
+	}
+	return fmt.Errorf("unexpected argument %q: commands are check and backup, all else begins with --", arg)
 }
 
 // readFiles reads the password and the certificate.
@@ -198,6 +223,22 @@ func (s *seconds) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	*s = seconds(d)
 	return err
+}
+
+// port is a flag of a TCP port.
+type port uint16
+
+func (p *port) String() string { return fmt.Sprint(uint16(*p)) }
+func (p *port) Type() string   { return "port" }
+
+// Set parses 0 to 65535.
+func (p *port) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return errors.New("want a number from 0 to 65535")
+	}
+	*p = port(n)
+	return nil
 }
 
 // size is a flag of bytes with a unit.

@@ -34,20 +34,26 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "backup" {
 		return runBackup(ctx, args[1:], stdout, stderr)
 	}
+	if len(args) == 1 && (args[0] == "help" || args[0] == "version") {
+		args = []string{"--" + args[0]}
+	}
 	f, err := parseFlags(args, stdout)
-	switch {
-	case errors.Is(err, pflag.ErrHelp):
+	if errors.Is(err, pflag.ErrHelp) {
 		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "ebbd: %v\nebbd --help lists the options\n", err)
-		return 2
 	}
 	log := newLogger(f, stderr)
-	if err := serve(ctx, f, log); err != nil {
-		log.Error("ebbd ends", "error", err)
-		return 1
+	if err == nil {
+		err = serve(ctx, f, log)
+		var wrong server.OptionError
+		if err == nil {
+			return 0
+		} else if !errors.As(err, &wrong) {
+			log.Error("ebbd ends", "error", err)
+			return 1
+		}
 	}
-	return 0
+	fmt.Fprintf(stderr, "ebbd: %v\nebbd --help lists the options\n", err)
+	return 2
 }
 
 func newLogger(f flags, w io.Writer) *slog.Logger {

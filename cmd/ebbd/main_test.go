@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -226,7 +225,13 @@ func TestSecondServerOnOneStoreIsRefused(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	for args, want := range map[string]string{
 		"--nosuch":                 "unknown flag: --nosuch",
-		"extra":                    `unexpected argument "extra"`,
+		"extra":                    `unexpected argument "extra": commands are check and backup`,
+		"main_test.go":             "--config main_test.go",
+		"server":                   "--dir server",
+		"--addr 127.0.0.1":         `"127.0.0.1" is no address, as 127.0.0.1:6379`,
+		"--metrics 9121":           `"9121" is no address`,
+		"--port 99999":             "want a number from 0 to 65535",
+		"backup --port x f":        "want a number from 0 to 65535",
 		"--cache 12XB":             "want a number of bytes with KiB, MiB or GiB",
 		"--databases 0":            "must be positive",
 		"--log-level loud":         "--log-level",
@@ -238,17 +243,19 @@ func TestOptionsAreChecked(t *testing.T) {
 		require.Contains(t, stderr.String(), want)
 	}
 	var stdout, stderr bytes.Buffer
+	args := []string{"--dir", t.TempDir(), "--appendfsync", "sometimes"}
+	require.Equal(t, 2, run(t.Context(), args, &stdout, &stderr))
+	require.Contains(t, stderr.String(), "want always, everysec or no\nebbd --help lists")
+	stderr.Reset()
 	require.Equal(t, 0, run(t.Context(), []string{"--help"}, &stdout, &stderr))
 	require.Contains(t, stdout.String(), "ebbd --appendfsync everysec --cache 2GiB")
 	require.Empty(t, stderr.String())
 	stdout.Reset()
 	require.Equal(t, 0, run(t.Context(), []string{"--version"}, &stdout, &stderr))
-	require.Equal(t, "ebbd dev\n", stdout.String())
-	require.Equal(
-		t,
-		1,
-		run(context.Background(), []string{"--dir", t.TempDir(), "--appendfsync", "sometimes"},
-			&stdout, &stderr),
-	)
-	require.Contains(t, stderr.String(), "want always, everysec or no")
+	require.Equal(t, "ebbd "+version+"\n", stdout.String())
+	stdout.Reset()
+	require.Equal(t, 0, run(t.Context(), []string{"version"}, &stdout, &stderr))
+	require.Equal(t, "ebbd "+version+"\n", stdout.String())
+	require.Equal(t, 0, run(t.Context(), []string{"help"}, &stdout, &stderr))
+	require.Empty(t, stderr.String())
 }

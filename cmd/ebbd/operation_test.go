@@ -63,13 +63,16 @@ func TestConfigFileSetsWhatTheCommandLineLeavesOpen(t *testing.T) {
 		"config other":               "an option of the command line only",
 		"maxclients many":            "invalid argument",
 		"replicaof host 6379":        "replicaof is not there",
-		"nosuch 1":                   `no parameter has the name "nosuch"`,
-		"maxmemory-policy lru":       `maxmemory-policy is always "noeviction"`,
+		"nosuch 1":                   `line 1: no parameter has the name "nosuch"`,
+		"nosuch 1\nappendonly no":    "line 2: appendonly is always yes",
+		"appendonly no\n\nnosuch 1":  `line 3: no parameter has the name "nosuch"`,
+		"maxmemory-policy lru":       `maxmemory-policy: it is always "noeviction"`,
+		"slowlog-max-len -1":         "slowlog-max-len: argument must be between",
 	} {
 		write(text)
 		var stderr bytes.Buffer
 		args := []string{"--config", path, "--dir", t.TempDir(), "--addr", "127.0.0.1:0"}
-		require.NotZero(t, run(t.Context(), args, io.Discard, &stderr), text)
+		require.Equal(t, 2, run(t.Context(), args, io.Discard, &stderr), text)
 		require.Contains(t, strings.ReplaceAll(stderr.String(), `\"`, `"`), want, text)
 	}
 }
@@ -279,7 +282,8 @@ func TestBackupIsAStoreOfOneMoment(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	file := filepath.Join(dir, "sub", "ebbd.ebb")
-	code := run(t.Context(), []string{"backup", "--addr", p.addr, file}, &out, &out)
+	code := run(t.Context(), []string{"backup", "--port", p.addr[strings.LastIndex(p.addr, ":")+1:], file},
+		&out, &out)
 	close(stop)
 	<-stopped
 	require.NoError(t, err)

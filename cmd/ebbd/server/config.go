@@ -48,7 +48,7 @@ func (c *settings) setFsync(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("appendfsync is %q: want always, everysec or no", name)
+	return fmt.Errorf("appendfsync is %q, want always, everysec or no", name)
 }
 
 // parameter is a row of CONFIG GET. One that cannot be changed has no set.
@@ -213,6 +213,28 @@ func configSet(r *request) error {
 		return replyError(err.Error())
 	}
 	r.w.Simple("OK")
+	return nil
+}
+
+// OptionError is the error of Open for a wrong option or parameter. The store is untouched.
+type OptionError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e OptionError) Unwrap() error { return e.error }
+
+// IsParameter says whether CONFIG GET knows a name.
+func IsParameter(name string) bool { return findParameter(name) != nil }
+
+// setParameter sets a parameter at the start.
+func (s *Server) setParameter(name, value string) error {
+	switch p := findParameter(name); {
+	case p == nil:
+		return errors.New("no parameter has this name")
+	case p.set != nil:
+		return p.set(s, value)
+	case p.get(s) != value:
+		return fmt.Errorf("it is always %q", p.get(s))
+	}
 	return nil
 }
 

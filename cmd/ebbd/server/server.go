@@ -121,21 +121,12 @@ func Open(o Options) (*Server, error) {
 	s.stats.perCommand = make([]commandStats, len(commands))
 	s.ending, s.end = context.WithCancel(context.Background())
 	if err := s.config.init(o); err != nil {
-		return nil, err
+		return nil, OptionError{err}
 	}
 	s.lastSave.Store(s.started.Unix())
 	for name, value := range o.Parameters {
-		p := findParameter(name)
-		switch {
-		case p == nil:
-			return nil, fmt.Errorf("no parameter has the name %q", name)
-		case p.set == nil && p.get(s) != value:
-			return nil, fmt.Errorf("%s is always %q", name, p.get(s))
-		case p.set == nil:
-			continue
-		}
-		if err := p.set(s, value); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		if err := s.setParameter(name, value); err != nil {
+			return nil, OptionError{fmt.Errorf("%s: %w", name, err)}
 		}
 	}
 	if err := s.openStore(); err != nil {
