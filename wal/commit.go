@@ -11,7 +11,7 @@ import (
 // commit before it delivers its first part. It keeps views of parts in the loaded segment, and
 // copies those of a small commit that continues in the next segment. Of a larger commit it keeps
 // nothing: once its end is found, with no compensation record behind it, Replay reads its segments
-// again. ScanResult remembers that end: the next Replay delivers the parts as it reads them.
+// again.
 
 // A commit that continues in the next segment is kept in memory if its parts have at most
 // SegmentSize/keptFraction bytes.
@@ -24,9 +24,8 @@ const mostParts = 1024
 type commit struct {
 	open  bool // its first part was read, its last part not yet
 	held  bool // its last part was read: a compensation record may follow
-	known bool // an earlier Replay found its end: parts are delivered as they are read
 	first LSN  // its first record
-	last  LSN  // its last record, if held or known
+	last  LSN  // its last record, if held
 	end   LSN  // end of that record, or start of the next segment; if held
 
 	parts [][]byte
@@ -53,36 +52,12 @@ func (p *replay) addPart(img *segmentImage, r record, pos int64, end LSN) error 
 			return err
 		}
 		*c = commit{open: true, first: r.lsn, parts: c.parts[:0]}
-		c.last, c.known = p.f.ends[r.lsn]
 	} else if !c.open {
 		return badfile.At(img.file, pos,
 			"record at LSN %d goes on with a commit that has no beginning", r.lsn)
 	}
-	if c.known {
-		return p.stream(img, r, pos, end)
-	}
 	if c.add(r.payload); last {
 		c.open, c.held, c.last, c.end = false, true, r.lsn, end
-	}
-	return nil
-}
-
-// stream delivers a part of a commit that is known to be complete.
-func (p *replay) stream(img *segmentImage, r record, pos int64, end LSN) error {
-	c := &p.commit
-	first, last := r.lsn == c.first, r.lsn == c.last
-	if last != (r.flags&partLast != 0) || first != (r.flags&partFirst != 0) {
-		return badfile.At(img.file, pos, "record at LSN %d is not the one that was read before", r.lsn)
-	}
-	p.delivered = c.last
-	part := Part{Payload: r.payload, Commit: c.first, First: first, Last: last}
-	if err := p.fn(part); err != nil {
-		return err
-	}
-	if last {
-		*c = commit{}
-		p.setEnd(end)
-		p.tail.Commits++
 	}
 	return nil
 }
@@ -96,7 +71,6 @@ func (p *replay) deliver() error {
 	p.delivered = c.last
 	err := error(nil)
 	if c.again {
-		p.f.ends[c.first] = c.last
 		err = p.readAgain()
 	}
 	for i, b := range c.parts {

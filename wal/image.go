@@ -28,33 +28,9 @@ func (f *ScanResult) load(i int, m *imageBuffer) (*segmentImage, error) {
 	return f.read(s, s.size, m)
 }
 
-// loadFirst reads segment i up to the end of its first record, and all of it if no record begins at
-// the first position.
+// loadFirst reads segment i as far as its first record can go.
 func (f *ScanResult) loadFirst(i int, m *imageBuffer) (*segmentImage, error) {
-	s := f.segments[i]
-	limit := int64(firstRecord + pageUnit)
-	for {
-		img, err := f.read(s, limit, m)
-		if err != nil || limit == s.size || int64(len(img.b)) < limit {
-			return img, err
-		}
-		if _, err := img.record(firstRecord); err == nil {
-			return img, nil
-		}
-		if end := firstRecord + img.claimedSize(firstRecord); end > limit {
-			limit = min(end, s.size)
-		} else {
-			limit = s.size
-		}
-	}
-}
-
-// claimedSize is the size of the record at off if its header, which was read, claims to be one.
-func (m *segmentImage) claimedSize(off int64) int64 {
-	if h := m.b[off:]; ownHeader(h, m.salt, m.base+LSN(off)) {
-		return recHeader + min(int64(binary.LittleEndian.Uint32(h[recLength:])), maxPart)
-	}
-	return 0
+	return f.read(f.segments[i], firstRecord+recHeader+maxPart, m)
 }
 
 // read reads up to limit bytes of a segment. It allocates no more than the file has.
@@ -68,7 +44,7 @@ func (f *ScanResult) read(s foundSegment, limit int64, m *imageBuffer) (img *seg
 	if err != nil {
 		return nil, fmt.Errorf("size of log segment %s: %w", s.file, err)
 	}
-	length := int(max(0, min(size, limit)))
+	length := int(max(0, min(size, s.size, limit)))
 	m.All = m.All[:0]
 	m.Room(length)
 	b := m.All[:length]

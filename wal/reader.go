@@ -100,11 +100,6 @@ func (p *replay) endBeforeLostRef(f *ScanResult, durable LSN, m *imageBuffer, wh
 
 // finish ends the replay at end, in segment i; why says what is wrong with the bytes there.
 func (p *replay) finish(f *ScanResult, i int, img *segmentImage, end, durable LSN, why error) (Tail, error) {
-	if p.commit.known {
-		return p.tail, badfile.At(img.file, int64(end-img.base),
-			"log ends at LSN %d (%v), but the commit at LSN %d was complete when it was read before",
-			end, why, p.commit.first)
-	}
 	behind, err := f.classifyTail(i, img, end, durable, why)
 	if err == nil {
 		p.tail.Dropped = img.claimedBytes(end, p.tail.End) + behind

@@ -31,7 +31,6 @@ type ScanResult struct {
 	fileBytes int64         // of the files of segments
 	emptyTail int           // segments at the end that are known to hold no record
 	links     map[int]error // what Chain has found at the beginning of a segment
-	ends      map[LSN]LSN   // last records of commits that Replay has read twice, by the first
 }
 
 // OtherSegment is a segment of another store, under a name that would be one of this log.
@@ -55,7 +54,7 @@ func Scan(o Options) (*ScanResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &ScanResult{opts: o, links: map[int]error{}, ends: map[LSN]LSN{}}
+	f := &ScanResult{opts: o, links: map[int]error{}}
 	for _, number := range numbers {
 		name := o.name(number)
 		h, bytes, err := scanHeader(o, name, number)
@@ -279,7 +278,7 @@ func (f *ScanResult) segmentLink(i int, m *imageBuffer) (bad, err error) {
 func (f *ScanResult) lastUsed(first int, m *imageBuffer) (int, error) {
 	for ; len(f.segments)-1-f.emptyTail > first; f.emptyTail++ {
 		i := len(f.segments) - 1 - f.emptyTail
-		img, err := f.loadFirst(i, m)
+		img, err := f.load(i, m)
 		if err != nil {
 			return 0, err
 		}
