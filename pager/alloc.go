@@ -371,19 +371,15 @@ func (a *Allocator) Claim(ref Ref, n uint64) error {
 		}
 		a.end.Store(a.space.end)
 	}
-	for id := ref.Pgid; uint64(id) < until; id++ {
-		g, i, err := a.space.at(id)
-		if err != nil {
-			return err
-		}
-		pool := &a.space.avail
-		if a.space.sparse { // its bytes are in the file, and so it has room
-			pool = &a.space.holes
-		}
+	pool := &a.space.avail
+	if a.space.sparse { // its bytes are in the file, and so it has room
+		pool = &a.space.holes
+	}
+	return a.space.each(ref.Pgid, n, func(id Pgid, g *group, i uint64) error {
 		if !pool.of(g).has(i) {
 			return a.corrupt(id, "the log names it as one of %d pages, but it is in use", n)
 		}
 		a.space.markAllocated(pool, g, i)
-	}
-	return nil
+		return nil
+	})
 }

@@ -26,6 +26,7 @@ type CopyWriter struct {
 // NewCopyWriter returns a CopyWriter of a new file with the id and the page size of m. o has
 // SmallGroups.
 func NewCopyWriter(o Options, m *Meta) *CopyWriter {
+	o.ReadOnly = true // the free map reserves no space: there is no file
 	a := &Allocator{
 		mainFile: &mainFile{o: o, pageSize: m.PageSize, salt: Salt(m.StoreID)},
 		space:    newSpace(m.PageSize),
@@ -120,68 +121,31 @@ func (c *CopyWriter) NewExtent(value []byte) (Ref, error) {
 	return ref, nil
 }
 
-// End ends the stream with the free map, and sets the fields of m that describe it.
+// End ends the stream with the free map, and sets the fields of m that describe it. The gaps are
+// neither in use nor available: the free map goes behind all pages.
 func (c *CopyWriter) End(m *Meta) error {
 	if err := c.flush(); err != nil {
 		return err
 	}
-	if err := c.markUsed(); err != nil {
+	a, at := c.a, Pgid(0)
+	a.space.end = uint64(c.next)
+	a.space.addGroups()
+	for _, gap := range append(c.gaps, pageRange{c.next, c.next}) {
+		if err := a.space.markUsed(at, uint64(gap.from-at), false); err != nil {
+			return err
+		}
+		at = gap.to
+	}
+	images, _, err := a.captureFreeMap(copyEpoch)
+	if err != nil {
 		return err
 	}
-	a, images := c.a, map[Pgid][]byte{}
-	first := c.next
-	for _, g := range a.space.groups {
-		if g.nUsed > 0 {
-			g.ref = Ref{c.next, copyEpoch}
-			images[c.next] = a.encodeFreeMap(g.ref, g.used)
-			c.next++
-		}
-	}
 	for ; uint64(c.next) < a.space.end; c.next++ {
-		a.dirs = append(a.dirs, Ref{c.next, copyEpoch})
-	}
-	a.encodeDirectory(images)
-	for id := first; id < c.next; id++ {
-		SetChecksum(images[id], a.salt)
-		if err := c.write(images[id]); err != nil {
+		SetChecksum(images[c.next], a.salt)
+		if err := c.write(images[c.next]); err != nil {
 			return err
 		}
 	}
 	m.Epoch, m.Clean, m.Pages, m.FreeDir = copyEpoch, true, a.space.end, a.freeDir()
 	return nil
-}
-
-// markUsed marks all pages as used but the gaps, with those that the free map itself will take.
-func (c *CopyWriter) markUsed() error {
-	s, at := c.a.space, Pgid(0)
-	s.end = uint64(c.next)
-	s.addGroups()
-	for _, gap := range append(c.gaps, pageRange{c.next, c.next}) {
-		if err := s.markUsed(at, uint64(gap.from-at), false); err != nil {
-			return err
-		}
-		at = gap.to
-	}
-	for {
-		maps, per := uint64(0), c.a.groupsPerDir()
-		for _, g := range s.groups {
-			if g.nUsed > 0 {
-				maps++
-			}
-		}
-		dirs := (len(s.groups) + per - 1) / per
-		if dirs > 1 {
-			dirs++
-		}
-		need := uint64(c.next) + maps + uint64(dirs)
-		if need == s.end {
-			return nil
-		}
-		s.end = need
-		s.addGroups()
-		if err := s.markUsed(at, need-uint64(at), false); err != nil {
-			return err
-		}
-		at = Pgid(need)
-	}
 }

@@ -90,6 +90,20 @@ func (s *space) at(id Pgid) (g *group, i uint64, err error) {
 	return g, uint64(id) - no*s.perGroup, nil
 }
 
+// each calls fn for pages [id, id+n) in order, each with its loaded group and its bit in it.
+func (s *space) each(id Pgid, n uint64, fn func(id Pgid, g *group, i uint64) error) error {
+	for end := id + Pgid(n); id < end; id++ {
+		g, i, err := s.at(id)
+		if err == nil {
+			err = fn(id, g, i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *space) makeBitmaps(g *group) {
 	w := s.words()
 	all := make([]uint64, 4*w)
@@ -155,27 +169,20 @@ func (s *space) addGroups() {
 
 // setAvail makes pages [id, id+n) available; reusable ones only for pages in memory.
 func (s *space) setAvail(id Pgid, n uint64) error {
-	for ; n > 0; id, n = id+1, n-1 {
-		g, i, err := s.at(id)
-		if err != nil {
-			return err
-		}
+	return s.each(id, n, func(id Pgid, g *group, i uint64) error {
 		if g.avail.has(i) || g.hole.has(i) || g.used.has(i) {
 			return s.bad(id, "released twice, or while in use")
 		}
 		if g.isReusable(i) {
-			if err := s.offerReusable(g, id, i); err != nil {
-				return err
-			}
-			continue
+			return s.offerReusable(g, id, i)
 		}
 		g.avail.set(i)
 		s.addFree(g, 1)
 		if s.fit == FitLowest && uint64(id) < s.avail.fragments {
 			s.avail.rewind()
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // setAgain is setAvail of pages that were allocated since the last capture.
@@ -183,17 +190,13 @@ func (s *space) setAgain(id Pgid, n uint64) error {
 	if err := s.setAvail(id, n); err != nil {
 		return err
 	}
-	for ; n > 0; id, n = id+1, n-1 {
-		g, i, err := s.at(id)
-		if err != nil {
-			return err
-		}
+	return s.each(id, n, func(_ Pgid, g *group, i uint64) error {
 		if g.again == nil {
 			g.again = make([]uint64, s.words())
 		}
 		g.again.set(i)
-	}
-	return nil
+		return nil
+	})
 }
 
 // addFree counts n pages of a group that have become avail.
@@ -341,11 +344,7 @@ func (s *space) growExtent(n uint64) (Pgid, error) {
 // markUsed marks [id, id+n) as reachable by the newest state, and, if dirty, as not yet in the
 // file.
 func (s *space) markUsed(id Pgid, n uint64, dirty bool) error {
-	for ; n > 0; id, n = id+1, n-1 {
-		g, i, err := s.at(id)
-		if err != nil {
-			return err
-		}
+	return s.each(id, n, func(_ Pgid, g *group, i uint64) error {
 		g.used.set(i)
 		if dirty && !g.dirty.has(i) {
 			g.dirty.set(i)
@@ -354,17 +353,13 @@ func (s *space) markUsed(id Pgid, n uint64, dirty bool) error {
 		g.nUsed++
 		s.nUsed++
 		g.changed = true
-	}
-	return nil
+		return nil
+	})
 }
 
 // markUnused marks [id, id+n) as not reachable by the newest state. They are not avail yet.
 func (s *space) markUnused(id Pgid, n uint64) error {
-	for ; n > 0; id, n = id+1, n-1 {
-		g, i, err := s.at(id)
-		if err != nil {
-			return err
-		}
+	return s.each(id, n, func(id Pgid, g *group, i uint64) error {
 		if !g.used.has(i) {
 			return s.bad(id, "freed, but the free map says that it is not in use")
 		}
@@ -376,8 +371,8 @@ func (s *space) markUnused(id Pgid, n uint64) error {
 		g.nUsed--
 		s.nUsed--
 		g.changed = true
-	}
-	return nil
+		return nil
+	})
 }
 
 // tail removes avail pages from the end and returns the new page count. It stops at the first page

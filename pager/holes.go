@@ -157,17 +157,13 @@ func (a *Allocator) Punched(runs []pageRange, err error) error {
 
 // setHole makes pages [id, id+n) holes.
 func (s *space) setHole(id Pgid, n uint64) error {
-	for ; n > 0; id, n = id+1, n-1 {
-		g, i, err := s.at(id)
-		if err != nil {
-			return err
-		}
-		g.hole.set(i)
-		s.holes.add(1)
-	}
 	s.holes.rewind()
 	s.holeMiss = ^uint64(0)
-	return nil
+	return s.each(id, n, func(_ Pgid, g *group, i uint64) error {
+		g.hole.set(i)
+		s.holes.add(1)
+		return nil
+	})
 }
 
 // fillReserve fills holes, if n pages and the reserve are not available.

@@ -23,11 +23,7 @@ func (g *group) isReusable(i uint64) bool {
 
 // setReusable marks [id, id+n) as reusable: setAvail then offers them.
 func (s *space) setReusable(id Pgid, n uint64) error {
-	for ; n > 0; id, n = id+1, n-1 {
-		g, i, err := s.at(id)
-		if err != nil {
-			return err
-		}
+	return s.each(id, n, func(id Pgid, g *group, i uint64) error {
 		if g.reusable == nil {
 			all := make([]uint64, 2*s.words())
 			g.reusable, g.offered = all[:s.words():s.words()], all[s.words():]
@@ -37,8 +33,8 @@ func (s *space) setReusable(id Pgid, n uint64) error {
 		}
 		g.reusable.set(i)
 		s.nReusable++
-	}
-	return nil
+		return nil
+	})
 }
 
 // offerReusable is setAvail of a reusable page, the i-th of its group.
