@@ -101,7 +101,7 @@ var machine = map[string][]string{
 	"syscall":   {},
 	"golang.org/x/sys/unix": {"Mmap", "Munmap", "MmapPtr", "MunmapPtr", "Madvise", "PROT_READ",
 		"PROT_WRITE", "MAP_ANON", "MAP_PRIVATE", "MAP_NORESERVE", "MADV_HUGEPAGE",
-		"MADV_NOHUGEPAGE", "MADV_COLD", "MADV_POPULATE_WRITE", "MADV_DONTNEED", "MADV_FREE"},
+		"MADV_NOHUGEPAGE", "MADV_COLD", "MADV_DONTNEED", "MADV_FREE"},
 	"golang.org/x/sys/windows": {"VirtualAlloc", "VirtualFree", "MEM_COMMIT", "MEM_RESERVE",
 		"MEM_RELEASE", "PAGE_READWRITE"},
 }

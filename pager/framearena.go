@@ -26,8 +26,6 @@ type frameArena struct {
 	uncut   []byte   // uncut part of the newest slab, or of a trimmed run
 	trimmed [][]byte // runs of frames: addresses without memory
 	inUse   atomic.Int64
-
-	prefaulting sync.WaitGroup // goroutines that touch memory
 }
 
 // Slabs start small, so that a small store costs little, and double up to a size that huge pages
@@ -35,8 +33,6 @@ type frameArena struct {
 const (
 	firstSlab = 256 << 10
 	lastSlab  = 16 << 20
-
-	hugePageBytes = 2 << 20 // a stretch: one huge page of a slab
 )
 
 // alloc returns a frame with undefined content.
@@ -63,9 +59,6 @@ func (a *frameArena) alloc() (unsafe.Pointer, error) {
 			a.useSmallPages()
 		}
 	}
-	if n := len(a.uncut); n%hugePageBytes == 0 && n > hugePageBytes && len(a.trimmed) == 0 && !a.short() {
-		a.prefault(a.uncut[hugePageBytes : 2*hugePageBytes])
-	}
 	f := unsafe.Pointer(unsafe.SliceData(a.uncut))
 	a.uncut = a.uncut[a.pageSize:]
 	a.inUse.Add(1)
@@ -79,19 +72,6 @@ func (a *frameArena) slab() ([]byte, error) {
 		size = min(2*len(a.slabs[n-1]), lastSlab)
 	}
 	return offheap.Alloc(max(size, 4*a.pageSize))
-}
-
-// prefault starts a goroutine that touches the next stretch of the newest slab, at the beginning of
-// the one before it. The first touch of a huge page takes the system 0.2 ms at best, and several
-// milliseconds on some hosts. The allocating goroutine holds the writer lock, so all writers would
-// wait for it. The first stretch of a slab is not touched ahead: a small store would pay for memory
-// that it never uses.
-func (a *frameArena) prefault(stretch []byte) {
-	a.prefaulting.Add(1)
-	go func() {
-		defer a.prefaulting.Done()
-		offheap.Touch(stretch)
-	}()
 }
 
 // release frees a frame that no reader uses any more.
@@ -151,7 +131,6 @@ func (a *frameArena) bytes() int64 { return a.inUse.Load() * int64(a.pageSize) }
 func (a *frameArena) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.prefaulting.Wait()
 	for _, s := range a.slabs {
 		_ = offheap.Free(s) // no recovery from an error here
 	}

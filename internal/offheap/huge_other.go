@@ -12,6 +12,3 @@ func UseSmallPages([]byte) {}
 // Release gives the memory of b, which is a part of what Alloc returned, back to the system. The
 // addresses stay: what is read there later is zeros, or what was there before.
 func Release(b []byte) { _ = unix.Madvise(b, unix.MADV_FREE) }
-
-// Touch does nothing here.
-func Touch([]byte) {}
