@@ -18,9 +18,6 @@ func (b bitmap) count() (n uint64) {
 
 // runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).
 func runAt(words bitmap, from, n uint64) (lo, hi uint64) {
-	if n == shortRun {
-		return shortRunAt(words, from)
-	}
 	end := uint64(len(words)) * 64
 	for at := from; at < end; {
 		lo = nextBit(words, at, false)
@@ -32,33 +29,6 @@ func runAt(words bitmap, from, n uint64) (lo, hi uint64) {
 			return lo, hi
 		}
 		at = hi
-	}
-	return 0, 0
-}
-
-// shortRunAt is runAt for runs of shortRun bits. It tests a word at a time, because a file with
-// many small fragments has many of them before each run.
-func shortRunAt(words bitmap, from uint64) (lo, hi uint64) {
-	before := 0 // set bits at the end of the previous words
-	for i := from / 64; i < uint64(len(words)); i++ {
-		w := words[i]
-		if i == from/64 {
-			w &= ^uint64(0) << (from % 64)
-		}
-		ones := bits.TrailingZeros64(^w)
-		if before+ones >= shortRun {
-			lo = i*64 - uint64(before)
-			return lo, nextBit(words, lo, true)
-		}
-		m := w & (w >> 1) // bit j: bits j and j+1 of w are set; then 4, 8 and 16 of them
-		m &= m >> 2
-		m &= m >> 4
-		m &= m >> 8
-		if m != 0 {
-			lo = i*64 + uint64(bits.TrailingZeros64(m))
-			return lo, nextBit(words, lo, true)
-		}
-		before = bits.LeadingZeros64(^w)
 	}
 	return 0, 0
 }
