@@ -16,7 +16,7 @@ import (
 // or without a free map. It verifies each page by itself, and writes nothing. It is for one
 // goroutine.
 type RawFile struct {
-	f     mainFile // of which file, name, pageSize and salt are set
+	f     mainFile // of which file, name, pageSize, salt and end are set
 	bytes int64
 	metas [2]*Meta
 	lost  [2]bool
@@ -78,6 +78,7 @@ func OpenRaw(fs vfs.FS, path string, noLock bool) (r *RawFile, err error) {
 			r.metas[slot], r.lost[slot] = nil, true
 		}
 	}
+	r.f.end.Store(r.Pages())
 	return r, nil
 }
 
@@ -128,10 +129,10 @@ func (r *RawFile) Look(id Pgid, b []byte) error {
 		}
 		return err
 	}
-	if err := r.read(id, b); err != nil {
+	if err := r.f.ReadPages(id, b); err != nil {
 		return err
 	}
-	return r.verify(Ref{id, ReadHeader(b).Epoch}, b)
+	return r.f.verifyHeader(Ref{id, ReadHeader(b).Epoch}, b)
 }
 
 // ExtentOf returns the reference to the extent that begins with head, and the size of its value, as
@@ -247,54 +248,29 @@ func (r *RawFile) Scan(fn func(h Header, b []byte) bool) error {
 	})
 }
 
-// read fills b from page id on.
-func (r *RawFile) read(id Pgid, b []byte) error {
-	if id < 2 || uint64(id) >= r.Pages() {
-		return r.f.corrupt(id, "the file of %d pages ends before it", r.Pages())
-	}
-	return r.f.read(id, b)
-}
-
 // Page reads the page that ref names, and verifies checksum, number and epoch. It does not verify
 // the layout.
-func (r *RawFile) Page(ref Ref) ([]byte, error) {
-	b := make([]byte, r.f.pageSize)
-	if err := r.read(ref.Pgid, b); err != nil {
-		return nil, err
-	}
-	return b, r.verify(ref, b)
-}
-
-// verify verifies a page or a whole extent.
-func (r *RawFile) verify(ref Ref, b []byte) error {
-	if allZero(b) {
-		return r.f.corrupt(ref.Pgid, "is empty")
-	}
-	return r.f.verifyHeader(ref, b)
-}
+func (r *RawFile) Page(ref Ref) ([]byte, error) { return r.f.readVerified(ref) }
 
 // Extent reads and verifies the value of size bytes in the overflow extent at ref. It allocates
 // nothing before the first page says that there is such a value.
 func (r *RawFile) Extent(ref Ref, size int) ([]byte, error) {
 	head := make([]byte, r.f.pageSize)
-	if err := r.read(ref.Pgid, head); err != nil {
+	if err := r.f.ReadPages(ref.Pgid, head); err != nil {
+		return nil, err
+	}
+	if err := r.f.verifyExtentFit(ref, head, size); err != nil {
 		return nil, err
 	}
 	n := ExtentPages(size, r.f.pageSize)
-	switch h := ReadHeader(head); {
-	case h.Kind != KindOverflow || h.Pgid != ref.Pgid || h.Epoch != ref.Epoch:
-		return nil, r.f.corrupt(ref.Pgid, "no overflow extent of epoch %d", ref.Epoch)
-	case extentSize(head) != uint64(size):
-		return nil, r.f.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong",
-			extentSize(head), size)
-	case uint64(ref.Pgid)+n > r.Pages():
-		return nil, r.f.corrupt(ref.Pgid, "the file of %d pages ends inside the extent of %d", r.Pages(), n)
-	}
-	b := make([]byte, int64(n)*int64(r.f.pageSize))
-	if err := r.read(ref.Pgid, b); err != nil {
+	if err := r.f.inBounds(ref, n); err != nil {
 		return nil, err
 	}
-	if err := r.verify(ref, b); err != nil {
+	b := make([]byte, int64(n)*int64(r.f.pageSize))
+	if err := r.f.ReadPages(ref.Pgid, b); err != nil {
+		return nil, err
+	}
+	if err := r.f.verifyHeader(ref, b); err != nil {
 		return nil, err
 	}
 	return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
@@ -373,6 +349,9 @@ func (r *RawFile) ReadAgain() (ok bool, err error) {
 	r.metas, r.lost, r.f.pageSize = [2]*Meta{}, [2]bool{}, 0
 	if r.bytes, err = r.f.file.Size(); err == nil {
 		err = r.readMetas()
+	}
+	if r.f.pageSize != 0 {
+		r.f.end.Store(r.Pages())
 	}
 	return r.f.pageSize != 0, err
 }

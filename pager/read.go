@@ -203,6 +203,9 @@ func (f *mainFile) verify(ref Ref, b []byte) error {
 // verifyHeader checks checksum, own number and epoch of a page or a whole extent.
 func (f *mainFile) verifyHeader(ref Ref, b []byte) error {
 	if !ChecksumMatches(b, f.salt) {
+		if allZero(b) {
+			return f.corrupt(ref.Pgid, "wrong checksum: all bytes are zero")
+		}
 		return f.corrupt(ref.Pgid, "wrong checksum")
 	}
 	switch h := ReadHeader(b); {
