@@ -197,19 +197,19 @@ func BenchmarkInOrder(b *testing.B) {
 				a.mem[i] = 0 // page faults do not count
 			}
 			var t Tree
-			changes, value := make([]Change, MaxHints), make([]byte, 100)
+			changes, value := make([]Change, MaxDescent), make([]byte, 100)
 			for i := range changes {
 				changes[i] = Change{Key: make([]byte, 16), Value: value}
 			}
 			row := 0
 			for b.Loop() {
 				var f InsertCursor
-				for range 1024 / MaxHints {
+				for range 1024 / MaxDescent {
 					for i := range changes {
 						binary.BigEndian.PutUint64(changes[i].Key[8:], uint64(row))
 						row++
 					}
-					for i := 0; i < MaxHints; {
+					for i := 0; i < MaxDescent; {
 						if method == "append" {
 							if n := f.Append(&t, changes[i:]); n > 0 {
 								i += n

@@ -15,39 +15,31 @@ func Delete(w Writer, t *Tree, key []byte) (was Info, err error) {
 // DeleteOnly is Delete of a row whose value equals value, unless value is nil. It does not find a
 // row with another value, nor one with an overflow value.
 func DeleteOnly(w Writer, t *Tree, key, value []byte) (was Info, err error) {
-	was, _, err = remove(w, t, key, value, pathHint{})
-	return was, err
-}
-
-// remove is DeleteOnly with a path hint. highestChanged is as in set.
-func remove(w Writer, t *Tree, key, only []byte, hint pathHint) (was Info, highestChanged uint8, err error) {
 	var d deleteOp // field by field: the compiler would build a literal elsewhere and copy it
-	d.w, d.key, d.hint = w, key, hint
+	d.w, d.key = w, key
 	b, s, err := d.locate(*t)
 	if !s.found() || err != nil {
-		return Info{}, 0, err
+		return Info{}, err
 	}
-	if only != nil && (infoAt(b, s)&infoOverflow != 0 || !bytes.Equal(valueAt(b, s), only)) {
-		return Info{}, 0, nil
+	if value != nil && (infoAt(b, s)&infoOverflow != 0 || !bytes.Equal(valueAt(b, s), value)) {
+		return Info{}, nil
 	}
 	was = infoAtCell(b, s)
 	if d.deleteInPlace(t) {
-		return was, 0, nil
+		return was, nil
 	}
 	err = d.delete(t)
 	d.releaseScratch()
-	return was, d.highestChanged, err
+	return was, err
 }
 
 // A deleteOp is one Delete: the descent, the removal and the rebalancing.
 type deleteOp struct {
 	pageEditor
 	path
-	cell           int    // in the leaf
-	readLeaf       []byte // the leaf, if ReadForUpdate read it
-	key            []byte
-	hint           pathHint
-	highestChanged uint8 // level of the highest branch with a lost child or another separator; 0: none
+	cell     int    // in the leaf
+	readLeaf []byte // the leaf, if ReadForUpdate read it
+	key      []byte
 }
 
 // locate finds the leaf and the position of the cell of key, changes nothing, and records the path.
@@ -62,7 +54,7 @@ func (d *deleteOp) locate(t Tree) (b []byte, s cellPos, err error) {
 		if err != nil {
 			return nil, cellPos{}, err
 		}
-		if level < d.top && !d.hint.complete() {
+		if level < d.top {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
@@ -71,7 +63,7 @@ func (d *deleteOp) locate(t Tree) (b []byte, s cellPos, err error) {
 			d.cell = i
 			return b, s, nil
 		}
-		i := d.hint.child(b, n, level, d.key)
+		i := branchSearch(b, n, d.key)
 		if level < pathDepth {
 			d.steps[level].set(ref, b, i, n)
 		}
@@ -154,7 +146,6 @@ func (d *deleteOp) below(b []byte, level uint8) error {
 		}
 	}
 	if underfull(cb) {
-		d.highestChanged = level
 		return d.rebalance(b, i, level-1)
 	}
 	return nil

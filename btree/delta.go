@@ -234,7 +234,7 @@ func (p *insertOp) splitDelta(
 	setChildRef(b, n, i, ref)
 	setChildRows(b, n, i, summaryOfCells(s.cells[:m]))
 	p.ref, p.page, p.was = ref, nil, was
-	p.split, p.highestChanged, p.hintInvalid = true, 1, true
+	p.split, p.pathChanged = true, true
 	return true, p.addChild(b, i+1, item{sp, rref, summaryOfCells(s.cells[m:])})
 }
 

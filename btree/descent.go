@@ -8,9 +8,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// MaxHints is the number of keys of one batch descent: enough to overlap the cache misses of their
+// MaxDescent is the number of keys of one batch descent: enough to overlap the cache misses of their
 // pages, and few enough that their state stays in the first-level cache.
-const MaxHints = 16
+const MaxDescent = 16
 
 // How many bytes of a cell are prefetched. The undo log copies a cell that is replaced, so it needs
 // most of a small row; a search compares the key only.
@@ -19,23 +19,25 @@ const (
 	prefetchKeyBytes  = 32
 )
 
-// prefetchPaths records the paths to the leaves of these changes and prefetches the memory that the
-// changes will access. known is false if it did nothing, because the keys are in order and in one
-// leaf, or if the tree is too deep for hints.
-func prefetchPaths(w Writer, t Tree, changes []Change, hints *[MaxHints]pathHint) (known bool, err error) {
+// Prefetch prefetches the memory that these changes, MaxDescent at most, will access. It does nothing
+// if they are beyond the insert cursor's leaf, or in order and in one leaf.
+func Prefetch(w Writer, t Tree, f *InsertCursor, changes []Change) error {
+	if len(changes) < 2 || f.Beyond(changes[0].Key) {
+		return nil
+	}
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
-		return false, err
+		return err
 	}
 	inOrder := slices.IsSortedFunc(changes, func(a, b Change) int { return bytes.Compare(a.Key, b.Key) })
 	if inOrder && sameLeaf(w, t, changes[0].Key, changes[len(changes)-1].Key, 0) {
-		return false, nil
+		return nil
 	}
 	var d batchDescent
 	for i := range changes {
 		d.keys[i] = changes[i].Key
 	}
 	if err := d.descendBatch(w, t, len(changes)); err != nil {
-		return false, err
+		return err
 	}
 	for i := range changes {
 		if w.Cold(d.refs[i]) {
@@ -43,7 +45,7 @@ func prefetchPaths(w Writer, t Tree, changes []Change, hints *[MaxHints]pathHint
 		}
 		b, n, _, err := leafAt(w, d.refs[i])
 		if err != nil {
-			return false, err
+			return err
 		}
 		size := prefetchCellBytes
 		if changes[i].Delete {
@@ -51,25 +53,23 @@ func prefetchPaths(w Writer, t Tree, changes []Change, hints *[MaxHints]pathHint
 		}
 		prefetchCell(b, n, changes[i].Key, size)
 	}
-	*hints = d.hints
-	return t.Depth-1 <= pathHintLevels, nil
+	return nil
 }
 
-// A batchDescent goes from the root of a tree to the leaves of up to MaxHints keys.
+// A batchDescent goes from the root of a tree to the leaves of up to MaxDescent keys.
 type batchDescent struct {
-	keys  [MaxHints][]byte
-	hints [MaxHints]pathHint
-	refs  [MaxHints]pager.Ref // pages that the descent has reached: leaves in the end
+	keys [MaxDescent][]byte
+	refs [MaxDescent]pager.Ref // pages that the descent has reached: leaves in the end
 }
 
-// descendBatch descends with n keys level by level, records their paths and prefetches the lines of
+// descendBatch descends with n keys level by level, and prefetches the lines of
 // each page that a search reads first, leaves included. A single lookup waits about 100 ns for each
 // page; sixteen overlapping waits take little longer than one. Keys that follow each other on one page
 // share it, and the child if its heads prove that. An unverified branch is verified here. An error is
 // one that the lookups would return.
 func (d *batchDescent) descendBatch(in Reader, t Tree, n int) error {
-	var size [MaxHints]int
-	var near [MaxHints][]byte
+	var size [MaxDescent]int
+	var near [MaxDescent][]byte
 	for i := range n {
 		d.refs[i] = t.Root
 	}
@@ -92,7 +92,6 @@ func (d *batchDescent) descendBatch(in Reader, t Tree, n int) error {
 			if k < 0 || !sameChild(b, children, k, d.keys[i]) {
 				k = branchSearch(b, children, d.keys[i])
 			}
-			d.hints[i].record(level, k)
 			d.refs[i], size[i] = childRef(b, children, k), nearChild(b, children, k, level-1)
 			if level == 1 { // Leaves are most of the store: their slots are not cached.
 				in.PrefetchSlot(d.refs[i])

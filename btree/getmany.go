@@ -6,10 +6,10 @@ type Lookup struct {
 	Found bool
 }
 
-// GetMany looks up to MaxHints keys up together: found[i] is what Get returns for keys[i]. A single
+// GetMany looks up to MaxDescent keys up together: found[i] is what Get returns for keys[i]. A single
 // lookup waits for the memory of each page on its path and for its cell; the waits of a batch
 // overlap, level by level.
-func GetMany(r Reader, t Tree, keys [][]byte, found *[MaxHints]Lookup) error {
+func GetMany(r Reader, t Tree, keys [][]byte, found *[MaxDescent]Lookup) error {
 	clear(found[:len(keys)])
 	if t.Depth == 0 {
 		return nil
@@ -28,7 +28,7 @@ func GetMany(r Reader, t Tree, keys [][]byte, found *[MaxHints]Lookup) error {
 	if err := d.descendBatch(r, t, len(keys)); err != nil {
 		return err
 	}
-	var leaves [MaxHints]struct {
+	var leaves [MaxDescent]struct {
 		b, changes []byte
 		n          int // cells of b
 	}
@@ -67,7 +67,7 @@ func (t Tree) isSmall(r Reader) (bool, error) {
 	return n*len(b) <= smallTreeBytes, err
 }
 
-func getEach(r Reader, t Tree, keys [][]byte, found *[MaxHints]Lookup) (err error) {
+func getEach(r Reader, t Tree, keys [][]byte, found *[MaxDescent]Lookup) (err error) {
 	for i, key := range keys {
 		if found[i].Value, found[i].Found, err = Get(r, t, key); err != nil {
 			return err

@@ -95,7 +95,7 @@ func (r *path) checkCounts(least uint64) bool {
 
 // descend goes to the leaf of key, if that leaf, or its reference in the branch above, may be
 // changed in place.
-func (r *path) descend(w Writer, t *Tree, key []byte, hint pathHint) bool {
+func (r *path) descend(w Writer, t *Tree, key []byte) bool {
 	if t.Depth > pathDepth {
 		return false
 	}
@@ -111,14 +111,14 @@ func (r *path) descend(w Writer, t *Tree, key []byte, hint pathHint) bool {
 		if err != nil || n == 0 {
 			return false // the copying path returns the error
 		}
-		if level < r.top && !hint.complete() {
+		if level < r.top {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
 			r.steps[0].set(ref, b, 0, n)
 			return true
 		}
-		i := hint.child(b, n, level, key)
+		i := branchSearch(b, n, key)
 		r.steps[level].set(ref, b, i, n)
 		ref = childRef(b, n, i)
 	}
@@ -133,7 +133,7 @@ func (p *insertOp) putInPlace(t *Tree) bool {
 func (p *insertOp) tryInPlace(undo UndoWriter, t *Tree) bool {
 	var r path
 	r.undo = undo
-	if !r.descend(p.w, t, p.cell.key, p.hint) {
+	if !r.descend(p.w, t, p.cell.key) {
 		return false
 	}
 	if r.delta {

@@ -113,7 +113,7 @@ func TestInsertCursorAppendsTheSameBytesAsPut(t *testing.T) {
 		at, step, most := r.IntN(1000), 1+r.IntN(300), 1+r.IntN(2*MaxInline(size, 8))
 		sameShape := r.IntN(2) == 0
 		for range 1 + r.IntN(60) {
-			changes := make([]Change, 1+r.IntN(MaxHints))
+			changes := make([]Change, 1+r.IntN(MaxDescent))
 			for i := range changes {
 				at += 1 + r.IntN(step)
 				c := &changes[i]
@@ -141,9 +141,9 @@ func TestInsertCursorAppendsTheSameBytesAsPut(t *testing.T) {
 				c := &changes[i]
 				if c.Delete {
 					require.GreaterOrEqual(t, i, n)
-					a, _, err := remove(m, &tree, c.Key, nil, pathHint{})
+					a, err := Delete(m, &tree, c.Key)
 					require.NoError(t, err)
-					b, _, err := remove(plain, &same, c.Key, nil, pathHint{})
+					b, err := Delete(plain, &same, c.Key)
 					require.NoError(t, err)
 					require.Equal(t, b, a)
 					f, g = InsertCursor{}, InsertCursor{}

@@ -51,7 +51,6 @@ type modelRun struct {
 	ks       keySpace
 	tree     Tree
 	cursor   InsertCursor
-	hinted   int // changes with a valid hint
 }
 
 // key returns an existing key or a new one.
@@ -94,7 +93,6 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) (layouts map
 		countLayouts(t, m, run.tree, layouts)
 	}
 	if ks.sameShape == nil { // else all rows may fit into a page or two
-		require.Positive(t, run.hinted)
 		require.Positive(t, m.readForUpdate)
 	}
 	// Other key spaces have few deltas.
@@ -105,11 +103,11 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) (layouts map
 	return layouts
 }
 
-// change applies one random operation, or a batch of changes with hints. The tree grows or shrinks.
+// change applies one random operation, or a batch of changes. The tree grows or shrinks.
 func (run *modelRun) change(grow bool) {
 	t, r, m, want := run.t, run.r, run.m, run.want
 	if r.IntN(15) == 0 {
-		run.hinted += runHints(t, r, m, &run.tree, &run.cursor, want, func() Change {
+		runBatch(t, r, m, &run.tree, &run.cursor, want, func() Change {
 			value, tag := run.ks.row(r, run.pageSize)
 			return Change{Key: run.key(), Value: value, Tag: tag, Delete: (r.IntN(8) < 6) != grow}
 		})
@@ -227,33 +225,29 @@ func countLayouts(t *testing.T, m *memory, tree Tree, layouts map[bool]int) {
 	}))
 }
 
-// runHints applies a batch of changes with path hints and counts those with a valid hint.
-func runHints(
+// runBatch applies a batch of changes that are prefetched together.
+func runBatch(
 	t *testing.T, r *rand.Rand, m *memory, tree *Tree, cursor *InsertCursor, want *model,
 	change func() Change,
-) (valid int) {
+) {
 	t.Helper()
-	changes := make([]Change, 1+r.IntN(MaxHints))
+	changes := make([]Change, 1+r.IntN(MaxDescent))
 	for i := range changes {
 		changes[i] = change()
 	}
 	if r.IntN(3) == 0 {
 		slices.SortFunc(changes, func(a, b Change) int { return bytes.Compare(a.Key, b.Key) })
 	}
-	var s PathHints
-	require.NoError(t, s.Prefetch(m, *tree, cursor, changes))
+	require.NoError(t, Prefetch(m, *tree, cursor, changes))
 	for i := range changes {
 		c := &changes[i]
-		if s.valid && tree.Depth > 1 {
-			valid++
-		}
 		row := want.rows[string(c.Key)].value
 		if c.Delete {
 			c.Value = [][]byte{nil, row, c.Value}[r.IntN(3)]
 		}
 		other := !bytes.Equal(c.Value, row) || len(row) > MaxInline(m.pageSize, len(c.Key))
 		kept := c.Delete && c.Value != nil && other
-		was, err := s.Apply(m, tree, cursor, i, c)
+		was, err := cursor.Apply(m, tree, c)
 		require.NoError(t, err)
 		if kept {
 			require.Zero(t, was)
@@ -263,7 +257,6 @@ func runHints(
 			require.Equal(t, want.put(string(c.Key), c.Value, c.Tag), was)
 		}
 	}
-	return valid
 }
 
 // requireSame compares the tree with the model: all rows in both directions, and reads of single

@@ -136,14 +136,13 @@ func applyInPartitions(
 	cursors := make([]InsertCursor, n)
 	for left := len(changes); left > 0; {
 		i := r.IntN(n)
-		some := of[i][:min(len(of[i]), 1+r.IntN(MaxHints))]
+		some := of[i][:min(len(of[i]), 1+r.IntN(MaxDescent))]
 		of[i] = of[i][len(some):]
 		left -= len(some)
-		var hints PathHints
-		require.NoError(t, hints.Prefetch(m, *p.Tree(i), &cursors[i], some))
+		require.NoError(t, Prefetch(m, *p.Tree(i), &cursors[i], some))
 		for k := range some {
 			c := &some[k]
-			was, err := hints.Apply(m, p.Tree(i), &cursors[i], k, c)
+			was, err := cursors[i].Apply(m, p.Tree(i), c)
 			require.NoError(t, err)
 			if c.Delete {
 				require.Equal(t, want.delete(string(c.Key)), was)

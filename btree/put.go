@@ -15,50 +15,38 @@ func Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) 
 // Put is the function Put with an insert cursor, and moves the cursor to the row's leaf. A nil
 // cursor is never used.
 func (f *InsertCursor) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) {
-	was, _, err = f.set(w, t, key, value, tag, pathHint{})
-	return was, err
-}
-
-// set is Put with a path hint. highestChanged is the level of the highest branch that makes hints
-// invalid; 0: all stay valid.
-func (f *InsertCursor) set(
-	w Writer, t *Tree, key, value []byte, tag int64, hint pathHint,
-) (was Info, highestChanged uint8, err error) {
 	pageSize := w.PageSize()
 	if len(key) > MaxKey(pageSize) {
-		err = fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
-		return Info{}, 0, err
+		return Info{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
 	}
 	if len(value) > MaxValue {
-		return Info{}, 0, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
+		return Info{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
 	}
 	if err := t.checkDepth(); err != nil {
-		return Info{}, 0, err
+		return Info{}, err
 	}
 	var c cell
 	c.set(key, value, tag)
 	if len(value) > MaxInline(pageSize, len(key)) {
 		// First allocate the extent: without space for it nothing is changed.
 		if c.ref, err = w.NewExtent(value); err != nil {
-			return Info{}, 0, err
+			return Info{}, err
 		}
 		c.info |= infoOverflow
 	} else if was, done := f.put(t, &c); done {
-		return was, 0, nil
+		return was, nil
 	}
-	return f.descend(w, t, &c, hint)
+	return f.descend(w, t, &c)
 }
 
-// descend is set of a cell that f.put did not put.
-func (f *InsertCursor) descend(
-	w Writer, t *Tree, c *cell, hint pathHint,
-) (was Info, highestChanged uint8, err error) {
+// descend is Put of a cell that f.put did not put.
+func (f *InsertCursor) descend(w Writer, t *Tree, c *cell) (was Info, err error) {
 	var p insertOp // field by field: the compiler would build a literal elsewhere and copy it
-	p.w, p.rightmost, p.cursor, p.hint = w, true, f, hint
+	p.w, p.rightmost, p.cursor = w, true, f
 	p.cell.key, p.cell.val, p.cell.ref, p.cell.tag, p.cell.info = c.key, c.val, c.ref, c.tag, c.info
 	if c.info&infoOverflow == 0 && !f.Beyond(c.key) && p.putInPlace(t) {
 		p.releaseScratch()
-		return p.was, 0, nil
+		return p.was, nil
 	}
 	err = p.put(t)
 	p.releaseScratch()
@@ -67,7 +55,7 @@ func (f *InsertCursor) descend(
 	}
 	switch {
 	case f == nil:
-	case err != nil || p.hintInvalid || t.Depth > insertCursorDepth:
+	case err != nil || p.pathChanged || t.Depth > insertCursorDepth:
 		f.reset()
 	default:
 		if !p.left.IsZero() && f.last == p.left {
@@ -75,18 +63,16 @@ func (f *InsertCursor) descend(
 		}
 		f.setLeaf(p.ref, p.page, t.Depth, p.rightmost)
 	}
-	return p.was, p.highestChanged, err
+	return p.was, err
 }
 
 // An insertOp is one Put: the descent, the insert and the splits.
 type insertOp struct {
 	pageEditor
-	cell           cell
-	rightmost      bool // the tree has no key right of the path so far
-	retag          bool // the value stays: the new cell has the extent of the old one
-	was            Info // the replaced row
-	hint           pathHint
-	highestChanged uint8 // level of the highest branch with a new child or another separator; 0: none
+	cell      cell
+	rightmost bool // the tree has no key right of the path so far
+	retag     bool // the value stays: the new cell has the extent of the old one
+	was       Info // the replaced row
 	// newDelta is the leaf with the cell in its delta, whose reference is not in the branch yet;
 	// zero: none.
 	newDelta pager.Ref
@@ -95,7 +81,7 @@ type insertOp struct {
 	ref         pager.Ref     // of the leaf
 	page        []byte        // the leaf
 	left        pager.Ref     // the leaf from whose end page was split off, if any
-	hintInvalid bool          // the path has changed
+	pathChanged bool          // a branch on the path has another child or separator
 
 	// split says that the page below was split: right is the new page right of it, sep is the
 	// separator of the two.
@@ -113,7 +99,7 @@ func (p *insertOp) put(t *Tree) error {
 		if err := p.insert(t); err != nil || !p.retry {
 			return err
 		}
-		p.retry, p.split, p.rightmost, p.hint = false, false, true, pathHint{}
+		p.retry, p.split, p.rightmost = false, false, true
 	}
 }
 
@@ -151,13 +137,8 @@ func (p *insertOp) insert(t *Tree) error {
 	if !p.split {
 		return nil
 	}
-	p.invalidateHint(t.Depth)
+	p.pathChanged = true
 	return p.growRoot(t, b)
-}
-
-// invalidateHint records that hints through the branch at level are invalid.
-func (p *insertOp) invalidateHint(level uint8) {
-	p.hintInvalid, p.highestChanged = true, max(p.highestChanged, level)
 }
 
 // growRoot makes a root above the root b, which was split.
@@ -183,7 +164,7 @@ func (p *insertOp) growRoot(t *Tree, b []byte) error {
 // branch puts the cell below branch b at level, which is editable.
 func (p *insertOp) branch(b []byte, level uint8) error {
 	n := count(b)
-	i := p.hint.child(b, n, level, p.cell.key)
+	i := branchSearch(b, n, p.cell.key)
 	p.rightmost = p.rightmost && i == n-1
 	if level == 1 {
 		if done, err := p.putDelta(b, n, i); done || err != nil {
@@ -213,17 +194,16 @@ func (p *insertOp) branch(b []byte, level uint8) error {
 		}
 	}
 	if err != nil || moved {
-		p.invalidateHint(level)
+		p.pathChanged = true
 		return err
 	}
 	if p.split {
-		p.highestChanged = max(p.highestChanged, level)
 		if err := setSummary(b, n, i, cb); err != nil {
 			return err
 		}
 		err := p.addChild(b, i+1, item{p.sep, p.right, p.rows})
-		p.hintInvalid = p.hintInvalid || level > 1 || p.split || p.left.IsZero()
-		if !p.hintInvalid && p.cursor != nil {
+		p.pathChanged = p.pathChanged || level > 1 || p.split || p.left.IsZero()
+		if !p.pathChanged && p.cursor != nil {
 			p.cursor.path[1].set(b, i+1, n+1)
 		}
 		return err

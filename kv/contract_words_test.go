@@ -34,7 +34,7 @@ var retiredNames = map[string]string{
 	"inDoubt":  "markUnknown", "alike": "sameKind", "doomed": "purgeBatch", "Swept": "PurgeStats",
 	"teller": "expireNotifier",
 	"begin0": "initStore", "fence": "invalidateStaleMeta", "sameEnd": "checkSameCommit", "retried": "isRetry",
-	"leftovers": "removeObsolete", "Ways": "PathHints", "bend": "invalidate", "bent": "invalid",
+	"leftovers": "removeObsolete", "Ways": "batchDescent", "bend": "invalidate", "bent": "invalid",
 	"Finger": "InsertCursor",
 	"finger": "insertCursor", "trail": "path", "Launch": "SubmitWrite", "Launched": "PendingWrite",
 	"flight": "inflightWrite",

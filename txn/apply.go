@@ -11,7 +11,7 @@ import (
 type Change = tree.Change
 
 // ApplyRows is how many changes Apply prefetches and applies at a time.
-const ApplyRows = tree.MaxHints
+const ApplyRows = tree.MaxDescent
 
 // Apply applies changes of a tree in their order, as Put and Delete would, and stores the previous
 // rows in was, unless that is nil. It prefetches the pages of several changes at a time, and waits
@@ -102,8 +102,7 @@ func (w *writer) applyChanges(id TreeID, changes []Change, was []Info) error {
 		return err
 	}
 	cursor := w.insertCursor(id)
-	var hints tree.PathHints
-	if err := hints.Prefetch(w, s.t, cursor, changes); err != nil {
+	if err := tree.Prefetch(w, s.t, cursor, changes); err != nil {
 		return err
 	}
 	changed, purpose := false, w.policy.Purpose
@@ -114,7 +113,7 @@ func (w *writer) applyChanges(id TreeID, changes []Change, was []Info) error {
 			if c.Delete {
 				w.policy.Purpose = pager.ForDelete
 			}
-			info, err = hints.Apply(w, &s.t, cursor, i, c)
+			info, err = cursor.Apply(w, &s.t, c)
 			w.policy.Purpose = purpose
 			if err != nil {
 				return err

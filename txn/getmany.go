@@ -3,7 +3,7 @@ package txn
 import tree "github.com/ebbkv/ebb/btree"
 
 // GetManyKeys is the largest number of keys of one GetMany.
-const GetManyKeys = tree.MaxHints
+const GetManyKeys = tree.MaxDescent
 
 // A Lookup is the result of Get for one key of a batch: the value in Bytes, and the Tag.
 type Lookup = tree.Lookup

@@ -141,7 +141,7 @@ func (k *worker) applyPart(r *job, part int) {
 	h := r.applier
 	var cursor tree.InsertCursor
 	for rows := h.rows[part]; len(rows) > 0 && !r.stop.Load(); {
-		n := min(len(rows), tree.MaxHints)
+		n := min(len(rows), tree.MaxDescent)
 		if k.err = k.applyRows(h, part, &cursor, rows[:n]); k.err != nil {
 			r.stop.Store(true)
 			return
@@ -151,19 +151,18 @@ func (k *worker) applyPart(r *job, part int) {
 }
 
 func (k *worker) applyRows(h *parallelApplier, part int, cursor *tree.InsertCursor, rows []int32) error {
-	var some [tree.MaxHints]Change
+	var some [tree.MaxDescent]Change
 	for i, row := range rows {
 		some[i] = h.changes[row]
 	}
 	t := h.parts.Tree(part)
-	var hints tree.PathHints
-	if err := hints.Prefetch(k.pages, *t, cursor, some[:len(rows)]); err != nil {
+	if err := tree.Prefetch(k.pages, *t, cursor, some[:len(rows)]); err != nil {
 		return err
 	}
 	for i, row := range rows {
 		c := &some[i]
 		k.pages.policy.Purpose = purposeOf(c)
-		info, err := hints.Apply(k.pages, t, cursor, i, c)
+		info, err := cursor.Apply(k.pages, t, c)
 		if err != nil {
 			return err
 		}

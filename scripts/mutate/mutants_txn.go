@@ -7,9 +7,6 @@ var storeMutants = []mutant{
 		return nil
 	}
 `, ``},
-	{"patches", "a_way_leads_through_a_page_that_was_split", "btree/pathhint.go", `			w.from = level + 1
-`, `			w.from = level
-`},
 	{"ack", "a_bad_row_takes_those_beside_it_along", "kv/coalesce.go", `		case unchanged && n > 1:
 			apart = n
 			continue
@@ -124,11 +121,7 @@ var storeMutants = []mutant{
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `			err = found.Chain(wal.LSN(m.LogStart))`, ``},
 	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.cursorsAt != w.mods {`, `	if w.cursorsAt != w.mods && false {`},
 	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/insertcursor.go", `		if infoAt(b, s)&infoOverflow != 0 {`, `		if infoAt(b, s)&infoOverflow != 0 && false {`},
-	{"rollback", "ways_hold_though_a_leaf_was_split", "btree/put.go", `		p.highestChanged = max(p.highestChanged, level)
-`, ``},
-	{"rollback", "ways_hold_though_leaves_were_merged", "btree/delete.go", `		d.highestChanged = level
-`, ``},
-	{"rollback", "a_finger_stays_though_a_row_went", "btree/pathhint.go", `			f.reset()
+	{"rollback", "a_finger_stays_though_a_row_went", "btree/change.go", `		f.reset()
 `, ``},
 	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/put.go", `			p.cursor.path[1].set(b, i+1, n+1)`, `			p.cursor.path[1].set(b, i, n+1)`},
 	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/undobuffer.go", `	at := bufferOffset(s.last)<<32 | bufferOffset(len(*c))`, `	at := bufferOffset(s.last) << 32`},
@@ -375,11 +368,6 @@ var storeMutants = []mutant{
 	{"uniform", "values_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go", `bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`, `bytes.Equal(a[offShape:offShape+2], b[offShape:offShape+2])`},
 	{"uniform", "what_was_put_into_half_a_leaf_has_no_headers", "btree/delta.go", `size := headerIn(leaf) + len(c.body)`, `size := len(c.body)`},
 	{"uniform", "what_was_put_into_half_a_leaf_has_headers_always", "btree/delta.go", `size := headerIn(leaf) + len(c.body)`, `size := cellHeader + len(c.body)`},
-	{"uniform", "a_second_try_goes_the_way_of_the_first", "btree/put.go", `p.retry, p.split, p.rightmost, p.hint = false, false, true, pathHint{}`, `p.retry, p.split, p.rightmost = false, false, true`},
-	{"uniform", "a_shift_unsays_what_a_split_before_has_bent", "btree/put.go", `p.hintInvalid, p.highestChanged = true, max(p.highestChanged, level)`, `p.hintInvalid, p.highestChanged = true, level`},
-	{"uniform", "a_split_unsays_what_one_before_has_bent", "btree/put.go", `		p.highestChanged = max(p.highestChanged, level)
-`, `		p.highestChanged = level
-`},
 	{"rollback", "what_was_logged_ahead_is_not_taken_back", "txn/writeahead.go", `	if !a.logged {
 		return
 `, `	if true {
