@@ -8,7 +8,7 @@ import "sync/atomic"
 //   - The file and the frames fit: pages that are read stay. So the first read of a page reads the
 //     block around it, for each access pattern.
 //   - They do not fit: once memory is full, each read evicts another page. Blocks are read until
-//     the session has read and written half of that memory. After that, ReadAhead reads only the
+//     the session has filled seven eighths of that memory. After that, ReadAhead reads only the
 //     next pages of a leaf scan, one by one or in runs.
 
 // readAhead records the blocks of the file that were read ahead since it was opened.
@@ -35,14 +35,15 @@ func (f *mainFile) Scarce() bool {
 	return f.o.Memory > 0 && bytes > f.o.Memory-f.o.Memory/4
 }
 
-// fillShare is the fraction of the memory that the session fills with blocks if memory is scarce.
-const fillShare = 2
+// memoryRest is the fraction of the memory that reads of blocks leave to all else.
+const memoryRest = 8
 
-// filling reports, if memory is scarce, whether the session's reads evict none of its own pages
-// yet. If random reads follow Open, filling the memory with single pages takes tens of seconds.
-func (r *Reader) filling() bool {
-	used := r.ahead.bytes.Load() + int64(r.pagesWritten.Load())*int64(r.pageSize)
-	return used < r.o.Memory/fillShare
+// inBlocks reports whether blocks are read: if memory is scarce, as long as the session's reads
+// evict none of its own pages. If random reads follow Open, filling the memory with single pages
+// takes tens of seconds.
+func (r *Reader) inBlocks() bool {
+	used := r.ahead.bytes.Load() + int64(r.pagesWritten.Load())*int64(r.pageSize) + r.pool.FrameBytes()
+	return !r.Scarce() || used < r.o.Memory-r.o.Memory/memoryRest
 }
 
 // readAround precedes the first read of a page through the map. It reads the block of the page,
@@ -50,7 +51,7 @@ func (r *Reader) filling() bool {
 func (r *Reader) readAround(id Pgid) {
 	off := int64(id) * int64(r.pageSize)
 	block := off / aheadBlock
-	if r.ahead.blocks.has(Pgid(block)) || r.Scarce() && !r.filling() {
+	if r.ahead.blocks.has(Pgid(block)) || !r.inBlocks() {
 		return
 	}
 	n := int64(1)
@@ -59,39 +60,35 @@ func (r *Reader) readAround(id Pgid) {
 	}
 	from := block / n * n
 	for i := from; i < from+n; i++ {
-		r.ahead.blocks.add(Pgid(i))
+		if !r.ahead.blocks.has(Pgid(i)) {
+			r.ahead.blocks.add(Pgid(i))
+			r.ahead.bytes.Add(aheadBlock)
+		}
 	}
-	r.ahead.bytes.Add(n * aheadBlock)
 	end := min((from+n)*aheadBlock, int64(r.end.Load())*int64(r.pageSize))
 	r.fileAhead(from*aheadBlock, end-from*aheadBlock)
 }
 
-// ReadsAhead reports whether ReadAhead and ReadSoon have an effect: if memory suffices, readAround
-// does the work.
-func (v View) ReadsAhead() bool { return v.r.mapped && v.r.Scarce() }
+// ReadsAhead reports whether ReadAhead has an effect: not if all blocks were read.
+func (v View) ReadsAhead() bool {
+	r := v.r
+	return r.mapped && (r.ahead.bytes.Load() < int64(r.end.Load())*int64(r.pageSize) || r.Scarce())
+}
 
-// ReadAhead prefetches pages that a scan will read soon,
-// in this order. It does nothing if larger blocks are read: see ReadsAhead. It samples the last
-// page to decide whether the disk is needed at all: a scan passes a page in memory in less time
-// than a system call takes.
+// ReadAhead prefetches pages that a scan will read soon, in this order. While blocks are read it
+// reads theirs, so that the disk has several of them to read at a time.
 func (v View) ReadAhead(refs []Ref) {
-	if !v.ReadsAhead() {
+	if !v.ReadsAhead() || !v.wantsSome(refs) {
 		return
 	}
+	blocks := v.r.inBlocks()
 	var run pageRange
-	sampled := false
-	for i := len(refs) - 1; i >= 0; i-- {
+	for i := range refs {
 		id, ok := v.r.underneath(refs[i], v.base)
-		if !ok {
-			continue
-		}
-		if !sampled {
-			if b, err := v.r.inFile(id, v.r.pageSize); err != nil || v.r.file.Resident(b) {
-				return
-			}
-			sampled = true
-		}
 		switch {
+		case !ok:
+		case blocks:
+			v.r.readAround(id)
 		case id == run.to && run.to > run.from:
 			run.to++
 		case id+1 == run.from:
@@ -104,9 +101,33 @@ func (v View) ReadAhead(refs []Ref) {
 	v.r.readRun(run)
 }
 
-// ReadSoon prefetches one page.
+// aheadSample is the number of pages of which wantsSome looks at one.
+const aheadSample = 16
+
+// wantsSome samples whether pages are to be read: a scan passes a page in memory in less time than
+// a system call takes.
+func (v View) wantsSome(refs []Ref) bool {
+	blocks := v.r.inBlocks()
+	for i := len(refs) - 1; i >= 0; i -= aheadSample {
+		id, ok := v.r.underneath(refs[i], v.base)
+		if !ok {
+			continue
+		}
+		if blocks {
+			ok = v.r.ahead.blocks.has(Pgid(int64(id) * int64(v.r.pageSize) / aheadBlock))
+		} else if b, err := v.r.inFile(id, v.r.pageSize); err == nil {
+			ok = v.r.file.Resident(b)
+		}
+		if !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadSoon prefetches one page, unless blocks are read.
 func (v View) ReadSoon(ref Ref) {
-	if !v.ReadsAhead() {
+	if !v.r.mapped || v.r.inBlocks() {
 		return
 	}
 	if id, ok := v.r.underneath(ref, v.base); ok {
