@@ -133,7 +133,11 @@ func (q *writeQueue) transactionEnded(leader *writeRequest) {
 func (q *writeQueue) takeGroup(leader *writeRequest) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := min(len(q.queue), maxGroup-1)
+	n, bytes := 0, len(leader.row.first)+len(leader.row.second)
+	for n < min(len(q.queue), maxGroup-1) && bytes < maxGroupBytes {
+		bytes += len(q.queue[n].row.first) + len(q.queue[n].row.second)
+		n++
+	}
 	leader.group = append(append(leader.group, leader), q.queue[:n]...)
 	leader.size = n + 1
 	q.inFlight += leader.size
@@ -296,44 +300,41 @@ func (s *oneShot) handOff(me *writeRequest) {
 	s.db.writes.transactionEnded(me)
 }
 
-// applyGroup applies writes in order, some of them together, and returns the number that the
-// transaction has. The commit applies the last ones; changes is memory for them. It marks the others
+// applyGroup applies the writes, and returns the number that the transaction has. It marks the others
 // as separate: those that failed without a change, those for which the transaction is too large, and
 // all of them if one failed half-way.
+//
+// It applies operations on rows of one family together, unless one of them is invalid. The commit
+// applies the last ones; changes is memory for them.
 func (tx *Tx) applyGroup(group []*writeRequest, changes []ttl.Change) (done int) {
+	inner := tx.inner // not of the Tx: OnExpireTx may have been ended by Shutdown
+	before := inner.Bytes()
+	unchanged := func() bool { return tx.err() == nil && inner.Bytes() == before }
 	if rowsOf(group, tx.verbs.name) {
 		tx.verbs.bufferIndexes()
+		switch err := tx.verbs.applyAll(group, changes); {
+		case err == nil:
+			return len(group)
+		case !unchanged():
+			setSeparate(group, true)
+			return 0
+		}
+		tx.releaseBuffers()
 	}
-	inner := tx.inner // not of the Tx: OnExpireTx may have been ended by Shutdown
-	apart := 0        // of the next writes, which failed together without a change: one is invalid
-	for rest := group; len(rest) > 0; {
-		before := inner.Bytes()
-		left := maxGroupBytes - before
-		if left < 0 {
-			setSeparate(rest, true)
+	for i, one := range group {
+		if before = inner.Bytes(); before > maxGroupBytes {
+			setSeparate(group[i:], true)
 			return done
 		}
-		n := 1
-		if apart > 0 {
-			apart--
-		} else {
-			n = sameKind(rest, left)
-		}
-		err := tx.applyRequests(rest[:n], changes, n == len(rest))
-		unchanged := err != nil && tx.err() == nil && inner.Bytes() == before
-		switch {
+		switch err := one.apply(tx.family(one.family)); {
 		case err == nil:
-			done += n
-		case unchanged && n > 1:
-			apart = n
-			continue
-		case unchanged:
-			rest[0].separate = true
+			done++
+		case unchanged():
+			one.separate = true
 		default:
 			setSeparate(group, true)
 			return 0
 		}
-		rest = rest[n:]
 	}
 	return done
 }
@@ -349,26 +350,4 @@ func setSeparate(some []*writeRequest, separate bool) {
 	for _, one := range some {
 		one.separate = separate
 	}
-}
-
-// sameKind counts the writes at the head of a group that may be applied together: operations on rows
-// of one family. The last of them begins below the bound on their bytes.
-func sameKind(group []*writeRequest, bytes int64) (n int) {
-	for _, one := range group {
-		if bytes < 0 || one.call != nil || one.family != group[0].family {
-			break
-		}
-		bytes -= int64(len(one.row.first) + len(one.row.second))
-		n++
-	}
-	return max(n, 1)
-}
-
-// applyRequests applies several writes of the same kind, or one.
-func (tx *Tx) applyRequests(some []*writeRequest, changes []ttl.Change, last bool) error {
-	v := tx.family(some[0].family)
-	if len(some) == 1 && v.indexBuffer == nil {
-		return some[0].apply(v)
-	}
-	return v.applyAll(some, changes, last)
 }

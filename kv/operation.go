@@ -31,10 +31,9 @@ func (op *operation) apply(v *verbs) error {
 	return v.putRow(op.first, op.second, op.kind, op.when)
 }
 
-// applyAll applies operations on rows of one family, maxChanges at most. It checks the state of the
-// transaction once for all of them. changes is memory for them; if they are the last of the
-// transaction they may be left there for the commit.
-func (v *familyView) applyAll(ops []*writeRequest, changes []ttl.Change, last bool) (err error) {
+// applyAll applies operations on rows of one family, the last ones of a transaction and maxChanges at
+// most. changes is memory for them, where they may be left for the commit.
+func (v *familyView) applyAll(ops []*writeRequest, changes []ttl.Change) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
 		return err
@@ -44,7 +43,7 @@ func (v *familyView) applyAll(ops []*writeRequest, changes []ttl.Change, last bo
 			return err
 		}
 	}
-	return v.applyRows(changes[:len(ops)], last)
+	return v.applyRows(changes[:len(ops)], true)
 }
 
 func (v *familyView) applyRows(changes []ttl.Change, last bool) error {

@@ -184,13 +184,13 @@ func (r Rows) deleteOne(d *purgeBatch, i int, call Callbacks, s *PurgeStats) err
 	if err != nil {
 		return err
 	}
+	if err := r.requireIndexes(); err != nil {
+		return err
+	}
 	if found && call.Before != nil {
 		if err := call.Before(key, value); err != nil {
 			return err
 		}
-	}
-	if err := r.requireIndexes(); err != nil {
-		return err
 	}
 	if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
 		return err
@@ -207,6 +207,9 @@ func (r Rows) deleteOne(d *purgeBatch, i int, call Callbacks, s *PurgeStats) err
 	}
 	s.Keys++
 	s.Bytes += int64(len(key) + len(value))
+	if call.After == nil {
+		return nil
+	}
 	return call.After(key, value)
 }
 
@@ -260,51 +263,21 @@ func (r Rows) deleteSome(keys []Change, was []txn.Info, s *PurgeStats) error {
 	return nil
 }
 
-// Evict deletes those noted keys that still have the noted expiry, if they are expired at now. The
-// callbacks are those of Purge.
+// Evict deletes those noted keys that still have the noted expiry, if they are expired at now: as many
+// of them as fit into the transaction. Readers find the others again. The callbacks are those of
+// Purge, each called as its key is deleted. After an error the caller rolls back.
 func (r Rows) Evict(now int64, notes []Note, call Callbacks) (s PurgeStats, err error) {
 	if !r.HasExpiries() {
 		return PurgeStats{}, nil
 	}
 	d := new(purgeBatch)
 	for _, n := range notes {
-		if !Expired(now, n.Expiry) {
-			continue
-		}
-		key := []byte(n.Key)
-		at, found, err := r.lookupExpiry(key)
-		if err != nil {
-			return PurgeStats{}, err
-		}
-		if found && at == n.Expiry {
-			d.add(at, key)
+		if Expired(now, n.Expiry) {
+			d.add(n.Expiry, []byte(n.Key))
 		}
 	}
-	if len(d.ends) == 0 {
-		return PurgeStats{}, nil
-	}
-	if err := r.requireIndexes(); err != nil {
-		return PurgeStats{}, err
-	}
-	if err := r.Tx.EnsureTxnBytes(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {
-		return PurgeStats{}, err
-	}
-	if call.After != nil {
-		s, full, err := r.deleteEach(d, call)
-		if full && err == nil { // Readers find the other keys again.
-			return s, nil
-		}
-		return s, err
-	}
-	if err := r.notifyExpire(d, call.Before); err != nil {
-		return PurgeStats{}, err
-	}
-	for i := range d.ends {
-		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
-			return PurgeStats{}, err
-		}
-	}
-	return r.deleteRows(d)
+	s, _, err = r.deleteEach(d, call)
+	return s, err
 }
 
 // A Note is a key that a reader found expired.

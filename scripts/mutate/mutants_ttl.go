@@ -66,7 +66,6 @@ var expiryMutants = []mutant{
 		}
 `, ``},
 	{"ttl", "a_crowd_holds_back_beside_calls_that_do_not", "kv/coalesce.go", `	if rowsOf(group, tx.verbs.name) {`, `	if true {`},
-	{"ttl", "a_crowd_puts_a_single_row_at_once", "kv/coalesce.go", `len(some) == 1 && v.indexBuffer == nil {`, `len(some) == 1 {`},
 	{"ttl", "a_commit_drops_buffered_index_changes", "kv/indexbuffer.go", `		runs = append(runs, more...)`, `		_ = more`},
 	{"replay", "the_expiry_index_is_not_logged_early", "txn/writeahead.go", `	for _, r := range last {
 		for i := range`, `	for _, r := range last[:max(len(last)-1, 1)] {
@@ -74,13 +73,12 @@ var expiryMutants = []mutant{
 	{"replay", "batch_logs_no_deletion", "txn/apply.go", `		return w.logDelete(id, c.Key)
 	}`, `		return w.logged()
 	}`},
-	{"ttl", "evict_leaves_the_expiry_row", "ttl/purge.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
-			return PurgeStats{}, err
-		}`, `		_ = i`},
-	{"ttl", "evict_deletes_a_key_with_a_new_expiry", "ttl/purge.go", `		if found && at == n.Expiry {
-			d.add(at, key)`, `		if found {
-			d.add(at, key)`},
-	{"ttl", "evict_deletes_what_is_not_expired", "ttl/purge.go", `		if !Expired(now, n.Expiry) {
-			continue
-		}`, ``},
+	{"ttl", "evict_leaves_the_expiry_row", "ttl/purge.go", `	if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
+		return err
+	}
+`, ``},
+	{"ttl", "evict_deletes_a_key_with_a_new_expiry", "ttl/purge.go", `	if !confirmed {
+		was, err`, `	if !confirmed && false {
+		was, err`},
+	{"ttl", "evict_deletes_what_is_not_expired", "ttl/purge.go", `		if Expired(now, n.Expiry) {`, `		if now > 0 {`},
 }

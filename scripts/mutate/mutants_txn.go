@@ -7,10 +7,9 @@ var storeMutants = []mutant{
 		return nil
 	}
 `, ``},
-	{"ack", "a_bad_row_takes_those_beside_it_along", "kv/coalesce.go", `		case unchanged && n > 1:
-			apart = n
-			continue
-`, ``},
+	{"ack", "a_bad_row_takes_those_beside_it_along", "kv/coalesce.go", `		case !unchanged():
+			setSeparate`, `		default:
+			setSeparate`},
 	{"ack", "who_is_left_out_of_a_commit_is_told_that_it_stands", "kv/coalesce.go", `		case one.separate:
 `, `		case one.separate && news != requestCommitted:
 `},
