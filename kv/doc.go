@@ -21,8 +21,8 @@
 // belongs to one goroutine at a time. Slices that a transaction returns are read-only and valid
 // until it ends: afterwards the store may reuse or unmap their memory, and a program that still
 // reads them may be killed by a fault. One-shot calls return copies. The methods for keys and ranges
-// are documented once, at Tx. CF has the same ones for another family; DB and Family have them as
-// one-shot transactions. A nil context means context.Background. A call that needs the writer lock
+// are documented once, at Tx. CF has the same ones for another family; DB, and the Family of DB.CF,
+// have them as one-shot transactions. A nil context means context.Background. A call that needs the writer lock
 // waits for the open write transaction until its context ends: see DB.Update.
 //
 // An idle store has no goroutine, unless Options.AutoPurge asks for one: checkpoints and the

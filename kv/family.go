@@ -149,7 +149,7 @@ func (tx *Tx) CreateCF(name string, o CFOptions) error {
 }
 
 // EnsureCF creates a family if it is absent, with the errors of CreateCF but ErrCFExists. An
-// existing one keeps its options.
+// existing one keeps its options: AlterCF changes them.
 func (tx *Tx) EnsureCF(name string, o CFOptions) error {
 	if err := tx.check(true); err != nil {
 		return err
