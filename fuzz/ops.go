@@ -98,6 +98,7 @@ func init() {
 		{"dropexp", 4, true, opDropExpired},
 		{"compact", 3, true, opCompact},
 		{"backup", 2, true, opBackup},
+		{"pack", 2, false, opPack},
 	}
 }
 

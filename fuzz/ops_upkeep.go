@@ -52,6 +52,16 @@ func opCompact(r *Run, rnd *rand.Rand) error {
 	return err
 }
 
+// opPack packs the store, as if it were idle.
+func opPack(r *Run, _ *rand.Rand) error {
+	r.Disk.SetPhase("pack")
+	if err := openfs.Pack(r.db); err != nil {
+		return err
+	}
+	r.durable(r.newest())
+	return nil
+}
+
 // mostBackups bounds the backups that a run keeps.
 const mostBackups = 5
 

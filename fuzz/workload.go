@@ -262,6 +262,8 @@ func Specials() []Workload {
 		"spread+groups many.0 ckpt.1 cut.2 hold.3 ckpt.4 many.5 kill.6",
 		"spread+direct+groups laid.0 bulk.1 del.2 reopen.3 many.4",
 		"wide+groups many.0 beside.1 many.2 beside.3 reopen.4",
+		"holed+groups pack.0 many.1 pack.2 over.3 kill.4 pack.5",
+		"wide over.0 hold.1 pack.2 big.3 many.4 pack.5 hold.6 del.7",
 	)
 }
 

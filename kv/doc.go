@@ -25,7 +25,8 @@
 // have them as one-shot transactions. A nil context means context.Background. A call that needs the writer lock
 // waits for the open write transaction until its context ends: see DB.Update.
 //
-// An idle store has no goroutine, unless Options.AutoPurge asks for one: checkpoints and the
-// preallocation of log segments end by themselves. The package knows neither page layout nor record
+// An idle store has no goroutine, unless Options.AutoPurge asks for one. Checkpoints and the
+// preallocation of log segments end by themselves, and so does what gives unused space on the disk
+// back, once, half a minute after the last commit. The package knows neither page layout nor record
 // layout nor files; it maps the errors of the layers below to those listed in errors.go.
 package kv

@@ -29,20 +29,25 @@ func Open(path string, opts *Options) (*DB, error) {
 			at = vfs.Follow(abs)
 		}
 	}
-	return open(vfs.OS, at, path, opts, openhook.Tuning{})
+	return open(vfs.OS, at, path, opts, defaultTuning)
 }
+
+// defaultTuning has the settings that stores of a simulated disk do without: there the same calls lead to
+// the same writes.
+var defaultTuning = openhook.Tuning{Engine: txn.Options{PackAfter: 15 * time.Second}}
 
 // OpenMemory opens a new store in memory, which Close discards. It is the same engine on another
 // file system.
 func OpenMemory(opts *Options) (*DB, error) {
 	const name = "memory.ebb"
-	return open(vfs.NewMemory(), name, name, opts, openhook.Tuning{})
+	return open(vfs.NewMemory(), name, name, opts, defaultTuning)
 }
 
 func init() {
 	openhook.Open = func(fs vfs.FS, path string, opts any, tune openhook.Tuning) (any, error) {
 		return open(fs, path, path, opts.(*Options), tune)
 	}
+	openhook.Pack = func(db any) error { return fromBelow(db.(*DB).store.Pack(context.Background())) }
 }
 
 // open opens the store at path; errors name it as shown.

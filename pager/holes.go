@@ -28,7 +28,7 @@ import (
 
 const (
 	// minHolePages is the shortest run that is punched: shorter ones would split the file into more
-	// extents than they give back.
+	// extents than they give back. Of a store that is idle, runs of an eighth of it are.
 	minHolePages = 64
 	// Available pages that are not punched: so many bytes, or that fraction of the pages in use.
 	// They are what the store uses next, and what a replay may need beyond the run.
@@ -47,17 +47,21 @@ func (a *Allocator) punchSizes() (least, keep uint64) {
 	return minHolePages, a.reservePages(0) + spare
 }
 
-// TakeDead takes runs of available pages below end, which the store does not need soon, for Punch.
-// Writer lock.
-func (a *Allocator) TakeDead(end uint64) []pageRange {
+// TakeDead takes runs of available pages below end for Punch: those that the store does not need soon
+// or, with all, of a store that is idle or closed, all but the reserve. Writer lock.
+func (a *Allocator) TakeDead(end uint64, all bool) []pageRange {
 	least, keep := a.punchSizes()
+	if all {
+		least, keep = max(least/8, 1), a.reservePages(0)
+	}
 	return a.takeDead(end, least, keep)
 }
 
-// TakeAllDead is TakeDead of a store that is being closed: only the reserve stays.
-func (a *Allocator) TakeAllDead(end uint64) []pageRange {
-	least, _ := a.punchSizes()
-	return a.takeDead(end, least, a.reservePages(0))
+// Excess is how many pages have room on the disk, or may have it, and are not in use, the reserve not
+// counted. Writer lock.
+func (a *Allocator) Excess() uint64 {
+	taken := a.space.nUsed + a.space.holes.n + a.reservePages(0)
+	return max(uint64(a.FileBytes())/uint64(a.pageSize), taken) - taken
 }
 
 // WorthFreeing says whether what a checkpoint would free is worth one: long runs, and a sixteenth of

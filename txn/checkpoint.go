@@ -66,6 +66,8 @@ type checkpointer struct {
 	logLimit       atomic.Int64 // of logGrown, before committers wait: see paceLog; 0: none
 	logLimitMoved  broadcast    // sent when logLimit has changed
 
+	idle idleTimer
+
 	closingMark func(stored int64) (mark int64, needed bool) // see OnClose; set before the store is used
 }
 
@@ -111,7 +113,7 @@ func (k *checkpointer) runOnce(ctx context.Context) (*checkpointState, error) {
 			err = k.finish(c)
 		}
 		if err == nil && len(k.compacting) == 0 { // a Compact cuts most of it off, and punches the rest
-			err = k.punchHoles(c.pages.Pages)
+			err = k.punchHoles(c.pages.Pages, false)
 		}
 	}
 	if c != nil && k.s.o.Events.Checkpoint != nil {
@@ -281,10 +283,11 @@ func (k *checkpointer) finish(c *checkpointState) error {
 }
 
 // punchHoles gives free space below page end, that of the durable state, back to the file system,
-// without the writer lock while the disk works. It is called with checkpointer.mu.
-func (k *checkpointer) punchHoles(end uint64) error {
+// without the writer lock while the disk works: all of it, or what the store does not need soon. It is
+// called with checkpointer.mu.
+func (k *checkpointer) punchHoles(end uint64, all bool) error {
 	_ = k.s.lockWriter(nil)
-	dead := k.s.pg.Alloc.TakeDead(end)
+	dead := k.s.pg.Alloc.TakeDead(end, all)
 	k.s.unlockWriter()
 	if len(dead) == 0 {
 		return nil

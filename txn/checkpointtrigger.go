@@ -11,6 +11,7 @@ import (
 // startIfDue starts a checkpoint if the log or the frames have grown past their bounds. The
 // checkpoint's goroutine ends with it. The store must have a log.
 func (k *checkpointer) startIfDue() {
+	k.idle.start()
 	if k.due() {
 		k.start()
 	}

@@ -70,6 +70,7 @@ func (s *Store) Abandon() (err error) {
 // shut ends the session: it writes the last checkpoint and closes the log. The caller holds
 // checkpointer.mu and has closed the state.
 func (s *Store) shut() error {
+	s.checkpointer.idle.stop()
 	var last lastCheckpoint
 	err := last.shut(s)
 	if last.notable() && s.o.Events.Checkpoint != nil {

@@ -65,7 +65,7 @@ func (k *checkpointer) punchAtClose() error {
 			return err
 		}
 	}
-	dead := a.TakeAllDead(k.s.pg.LastMeta().Pages)
+	dead := a.TakeDead(k.s.pg.LastMeta().Pages, true)
 	if len(dead) == 0 {
 		return nil
 	}

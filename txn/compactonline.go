@@ -343,7 +343,7 @@ func (c *compaction) cut() (shorter bool, err error) {
 	if err != nil || shorter {
 		return shorter, err
 	}
-	return false, k.punchHoles(k.s.pg.LastMeta().Pages)
+	return false, k.punchHoles(k.s.pg.LastMeta().Pages, false)
 }
 
 // explain finds what keeps pages behind the limit of a store without snapshots and writers.

@@ -59,7 +59,7 @@ func TestPunchesTouchNoPageThatARecoveryReaches(t *testing.T) {
 		kept.durable = captured
 		durable()
 		require.NoError(t, s.checkpointer.finish(c))
-		require.NoError(t, s.checkpointer.punchHoles(c.pages.Pages))
+		require.NoError(t, s.checkpointer.punchHoles(c.pages.Pages, false))
 	}
 	for i, value := range []string{"second", "third", "fourth", "fifth"} {
 		rewriteInSteps(t, s, value)

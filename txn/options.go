@@ -70,7 +70,9 @@ type Options struct {
 	Inline          bool          // checkpoints run in the commit that starts them: for deterministic tests
 	// Choose returns one of n choices that all leave the same rows: whether to read directly, how
 	// many workers apply a batch. Nil: the fastest. Tests of crashes cover all of them.
-	Choose      func(n int) int
+	Choose func(n int) int
+	// PackAfter is how long after the last commit the store packs its files: see Pack. 0: never.
+	PackAfter   time.Duration
 	SmallGroups bool // the free map has small groups: for tests, see pager.Options
 	// SubmitFrom is the least number of changes whose record is written ahead: see Tx.CanSubmitLog;
 	// 0: the default.

@@ -143,6 +143,7 @@ func newStore(path string, o Options) *Store {
 	}
 	s.checkpointer.s, s.checkpointer.mu = s, make(chan struct{}, 1)
 	s.checkpointer.compacting = make(chan struct{}, 1)
+	s.checkpointer.idle.init(o.PackAfter, s.checkpointer.packIfIdle)
 	s.notify = o.Events.Failure
 	s.w.s, s.w.w = s, &s.w
 	return s

@@ -230,6 +230,9 @@ func (l *Log) Wait(end LSN, sync bool) error {
 // discard them meanwhile, and then the log never reaches their positions.
 func (l *Log) Sync() error { return l.Wait(l.appender.committedEnd(), true) }
 
+// Trim removes the retired segments that Release has kept. An error is final.
+func (l *Log) Trim() error { return l.pool.trim() }
+
 // Release retires all segments that are wholly before the given position. When it returns the
 // lowest of them is durably invalid: whatever a crash does to renames and unlinks, a meta page that
 // starts there finds no complete chain. Release keeps the others for recycling up to KeepFree of them, and

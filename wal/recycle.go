@@ -134,6 +134,27 @@ func (p *segmentPool) recycleOrRemove(dead []*segment) error {
 	return nil
 }
 
+// trim removes the retired segments: see Log.Trim.
+func (p *segmentPool) trim() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.state.err(); err != nil {
+		return err
+	}
+	err := p.checkIdentity()
+	for err == nil && len(p.free) > 0 {
+		last := len(p.free) - 1
+		if err = p.remove(p.free[last]); err == nil {
+			p.free = p.free[:last]
+		}
+	}
+	if err != nil {
+		p.state.fail(err)
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	return nil
+}
+
 // remove closes and removes a segment file. Nothing relies on the file being gone, so the directory
 // is not synced.
 func (p *segmentPool) remove(s *segment) error {

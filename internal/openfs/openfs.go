@@ -32,6 +32,9 @@ func Restore(ctx context.Context, fs vfs.FS, path string, engine txn.Options, ba
 	return openhook.Restore(ctx, fs, path, path, engine, backups...)
 }
 
+// Pack packs the files of a store now, as an idle store does.
+func Pack(db *kv.DB) error { return openhook.Pack(db) }
+
 // OpenError maps an error of the lower packages from opening the store at path as kv.Open does.
 func OpenError(path string, err error) error { return openhook.OpenError(path, err) }
 

@@ -31,5 +31,8 @@ var Restore func(
 // be one to come. tx is a *kv.Tx.
 var DueAt func(tx any, family string, atMs int64) (rows int64, err error)
 
+// Pack packs the files of a *kv.DB now, as an idle store does.
+var Pack func(db any) error
+
 // OpenError maps an error of the lower packages from opening the store at path as kv.Open does.
 var OpenError func(path string, err error) error
