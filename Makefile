@@ -23,8 +23,14 @@ TORTURETIME ?= 10m
 help: ## List these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-build: ## Build the ebb command as bin/ebb
-	go build -o bin/ebb ./cmd/ebb
+build: bin/ebb ## Build bin/ebb, and bin/ebbd, the server for Redis clients
+	go build -o bin/ebbd ./cmd/ebbd
+
+bin/ebb: FORCE
+	go build -o $@ ./cmd/ebb
+
+.PHONY: FORCE
+FORCE:
 
 # No package of tests takes a tenth of its timeout on two quiet cores: a busy machine is no failure. The
 # benchmark has its own target, so that `make test` compiles none of its peers.
@@ -72,10 +78,11 @@ golden: ## Rewrite the golden files that pin the format; a change there is a for
 	@for dir in $$(grep -rl --include='*_test.go' 'ebb/internal/golden"' . | xargs -n 1 dirname | sort -u); do \
 		(cd "$$dir" && go test . -update) || exit 1; done
 
-run: build ## Import the sources of the Go toolchain, kill the import half-way, recover, verify
+run: bin/ebb ## Import the sources of the Go toolchain, kill the import half-way, recover, verify
 	rm -rf run
 	mkdir -p run
 	bin/ebb demo run/gosrc.ebb "$$(go env GOROOT)/src"
+	@echo; echo "Look at it: bin/ebb scan run/gosrc.ebb --keys-only --limit 5, bin/ebb ui run/gosrc.ebb"
 
 torture: ## Everything that tries to break the store, an evening long; goes on where it was interrupted
 	scripts/torture.sh $(TORTURETIME)

@@ -81,10 +81,9 @@ var advices = []advice{
 		"`ebb family STORE NAME --create --retention 30d` creates one that is"},
 	{"family_exists", kv.ErrCFExists, "without --create the flags change a family that is there; " +
 		"`ebb family STORE` lists all"},
-	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with " +
-		"--wait 10s; `ebb stats STORE --live` and `ebb ui STORE` need no lock, and check, dump " +
-		"and pages can read a copy: a backup that the process makes (Backup of package kv), and " +
-		"`ebb restore`"},
+	{"locked", kv.ErrLocked, "end the process that has the store open, or wait for it with --wait 10s; " +
+		"`ebb stats STORE --live` and `ebb ui STORE` need no lock; other commands can read a copy that " +
+		"the process makes: `ebbd backup` of that server, Backup of package kv and `ebb restore`"},
 	{"not_a_store", errIsBackup,
 		"the file is a backup: `ebb restore STORE FILE` makes a store of it"},
 	{"not_a_store", errIsBolt,
