@@ -125,6 +125,9 @@ const (
 // errNoRow is what load says of input that is not what it reads.
 var errNoRow = errors.New("neither a row nor the settings of a family")
 
+// errRowExists is errExists of a load.
+var errRowExists = marked{errExists, errors.New("a row of a load is there already")}
+
 // loader stores a dump.
 type loader struct {
 	app           *app
@@ -161,7 +164,11 @@ func (l *loader) run(ctx context.Context, db *kv.DB, next func() (dumpLine, erro
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("%s %d: %w; %s stored", l.unit, l.line, err, plural(l.loaded, "row"))
+			err = fmt.Errorf("%s %d: %w; %s stored", l.unit, l.line, err, plural(l.loaded, "row"))
+			if errors.Is(err, context.Canceled) && !l.replace && !l.skip {
+				err = fmt.Errorf("%w; go on with --skip", err)
+			}
+			return err
 		}
 		l.loaded += l.partial
 		p.add(l.partial)
@@ -231,7 +238,7 @@ func (l *loader) apply(tx *kv.Tx, line *dumpLine) error {
 	case l.skip:
 		l.skipped++
 	default:
-		return fmt.Errorf("family %q, key %s: %w", line.Family, l.app.show(key), errExists)
+		return fmt.Errorf("family %q, key %s: %w", line.Family, l.app.show(key), errRowExists)
 	}
 	return nil
 }

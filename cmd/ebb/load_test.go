@@ -79,6 +79,7 @@ func TestLoadIntoRowsThatAreThere(t *testing.T) {
 	c := newTimedStore(t)
 	c.good("put", "a", "mine")
 	c.code(exitExists, "exists", "load", file)
+	require.Contains(t, c.ebb("load", file).stderr, "hint: --skip leaves rows that are there")
 	require.Equal(t, "6 rows loaded, 1 skipped\n", c.good("load", file, "--skip"))
 	require.Equal(t, "mine", c.good("get", "a"))
 	require.Equal(t, "7 rows loaded\n", c.good("load", file, "--replace"))
@@ -129,4 +130,15 @@ func TestLoadOfAScan(t *testing.T) {
 	a := c.ebb("load", file, "--skip")
 	require.Contains(t, a.stderr, "load: line 3: ")
 	require.Contains(t, a.stderr, `a row is a line as {"key":"k","value":"v"}`)
+}
+
+// TestALoadThatIsInterruptedGoesOn: the error names the flag that goes on behind what is stored.
+func TestALoadThatIsInterruptedGoesOn(t *testing.T) {
+	store := storePath(t)
+	good(t, "put", store, "k", "v")
+	rows := `{"key":"l","value":"v"}`
+	a := interruptedEbb(ended(t), t, strings.NewReader(rows), "load", store)
+	require.Contains(t, a.stderr, "go on with --skip")
+	a = interruptedEbb(ended(t), t, strings.NewReader(rows), "load", store, "--replace")
+	require.NotContains(t, a.stderr, "--skip")
 }

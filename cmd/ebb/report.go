@@ -71,6 +71,7 @@ const damageHint = "keep a copy of the files; go back to a backup with `ebb rest
 var advices = []advice{
 	{"not_found", kv.ErrNotFound, ""},
 	{"family_not_found", kv.ErrCFNotFound, "`ebb family STORE` lists the families"},
+	{"exists", errRowExists.as, "--skip leaves rows that are there as they are, --replace overwrites them"},
 	{"exists", errExists, ""},
 	{"differs", errDiffers, ""},
 	{"no_row", errNoRow, `a row is a line as {"key":"k","value":"v"}; with --csv the first record is as ` +

@@ -47,7 +47,7 @@ that writes.`,
 	}
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version of the command")
 	f := root.PersistentFlags()
-	f.StringVar(&a.family, "family", defaultFamily, "column family")
+	f.StringVar(&a.family, "family", defaultFamily, "`name` of the column family")
 	f.BoolVar(&a.json, "json", false, "print JSON; rows as one object a line")
 	f.BoolVar(&a.hex, "hex", false, "keys are hex, in arguments and output; listed values too")
 	f.BoolVar(&a.base64, "base64", false, "keys are base64, in arguments and output; listed values too")
@@ -55,7 +55,7 @@ that writes.`,
 		&a.progress,
 		"progress",
 		progressAuto,
-		"how far long work is: =auto (a bar on a terminal), =bar, =lines, =none",
+		"`how` far long work is: auto (a bar on a terminal), bar, lines or none, behind =",
 	)
 	f.Lookup("progress").NoOptDefVal = progressBar
 	durationVar(f, &a.wait, "wait", 0, "wait this long for a store that another process has open")
