@@ -85,23 +85,30 @@ func csvLines(in io.Reader) func() (dumpLine, error) {
 	r.ReuseRecord = true // The first record says how many fields each one has.
 	var columns []int    // of csvColumns: where it is in a record, or -1
 	cells := make([]string, len(csvColumns))
-	return func() (dumpLine, error) {
+	return func() (line dumpLine, err error) {
 		record, err := r.Read()
 		if columns == nil && err == nil {
-			if columns, err = csvHeader(record); err == nil {
-				record, err = r.Read()
+			if columns, err = csvHeader(record); err != nil {
+				return dumpLine{at: 1}, err
 			}
+			record, err = r.Read()
 		}
-		if err != nil {
+		var wrong *csv.ParseError
+		if errors.As(err, &wrong) {
+			return dumpLine{at: int64(wrong.StartLine)}, wrong.Err
+		} else if err != nil {
 			return dumpLine{}, err
 		}
+		begin, _ := r.FieldPos(0)
 		for i, at := range columns {
 			cells[i] = ""
 			if at >= 0 {
 				cells[i] = record[at]
 			}
 		}
-		return csvLine(cells)
+		line, err = csvLine(cells)
+		line.at = int64(begin)
+		return line, err
 	}
 }
 

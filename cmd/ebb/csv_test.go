@@ -82,7 +82,11 @@ func TestLoadOfACSVOfAnotherOrigin(t *testing.T) {
 		require.Equal(t, strings.Join(csvColumns, ",")+"\n"+test.dump, good(t, "dump", s, "--csv"))
 	}
 	s := storePath(t)
-	a := ebbIn(t, strings.NewReader("key,value\na,1\nb\n"), "load", s, "--csv")
-	require.Contains(t, a.stderr, "load: record 3: ")
+	a := ebbIn(t, strings.NewReader("key,value\na,\"1\n2\"\nb\n"), "load", s, "--csv")
+	require.Contains(t, a.stderr, "load: line 4: ")
 	require.Contains(t, a.stderr, "the first record is as key,value")
+	a = ebbIn(t, strings.NewReader("id,name\n1,ann\n"), "load", s, "--csv")
+	require.Contains(t, a.stderr, "load: line 1: ")
+	a = ebbIn(t, strings.NewReader("key,value,expiry\na,\"b\nc\",\nb,d,soon\n"), "load", s, "--csv")
+	require.Contains(t, a.stderr, "load: line 4: ")
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func loadCommand(a *app) *cobra.Command {
-	l, asCSV := loader{app: a, unit: "line"}, false
+	l, asCSV := loader{app: a}, false
 	cmd := &cobra.Command{
 		Use:   "load STORE [FILE]",
 		Short: "Store rows from JSON or CSV: those of a dump, or your own",
@@ -42,7 +42,8 @@ rows: those before an error stay stored, and --replace or --skip goes on from th
 A dump of a damaged store says what is missing in it: load stores the rest, and its exit code is 1.`,
 		Example: `  ebb load copy.ebb my.jsonl
   ebb load copy.ebb my.jsonl --replace
-  printf 'key,value\n17,ann\n' | ebb load my.ebb --csv --family users`,
+  printf 'key,value\n17,ann\n' | ebb load my.ebb --csv --family users
+  jq -c '{key: (.id|tostring), value: tojson}' users.jsonl | ebb load my.ebb --family users`,
 		Args: args(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := exclusive(cmd, "replace", "skip"); err != nil {
@@ -50,7 +51,7 @@ A dump of a damaged store says what is missing in it: load stores the rest, and 
 			}
 			lines := jsonLines
 			if asCSV {
-				lines, l.unit, l.line = csvLines, "record", 1 // the first one names the columns
+				lines = csvLines
 			}
 			in := a.stdin
 			if len(args) == 2 && args[1] != "-" {
@@ -97,6 +98,8 @@ type dumpLine struct {
 	Partition  *int64 `json:"partition_ms"`
 	Sequence   uint64 `json:"sequence"`
 
+	at int64 // where a record of CSV begins, counted in lines from 1
+
 	Missing      json.RawMessage `json:"missing"`
 	ValueMissing bool            `json:"value_missing"`
 }
@@ -134,7 +137,6 @@ type loader struct {
 	replace, skip bool
 	into          string // family of all lines, whatever they name; "": theirs
 
-	unit             string // what line counts: lines, or records of CSV
 	line             int64
 	rows, bytes      int   // of the open transaction
 	partial          int64 // rows that the open transaction stores
@@ -149,6 +151,12 @@ func jsonLines(in io.Reader) func() (dumpLine, error) {
 	d.DisallowUnknownFields()
 	return func() (line dumpLine, err error) {
 		err = d.Decode(&line)
+		var kind *json.UnmarshalTypeError
+		if errors.As(err, &kind) && kind.Field == "" {
+			return line, fmt.Errorf("the line is of JSON's kind %s, and not an object", kind.Value)
+		} else if errors.As(err, &kind) {
+			return line, fmt.Errorf("%s is of JSON's kind %s, and not %s", kind.Field, kind.Value, kind.Type)
+		}
 		return line, err
 	}
 }
@@ -164,7 +172,7 @@ func (l *loader) run(ctx context.Context, db *kv.DB, next func() (dumpLine, erro
 			return err
 		})
 		if err != nil {
-			err = fmt.Errorf("%s %d: %w; %s stored", l.unit, l.line, err, plural(l.loaded, "row"))
+			err = fmt.Errorf("line %d: %w; %s stored", l.line, err, plural(l.loaded, "row"))
 			if errors.Is(err, context.Canceled) && !l.replace && !l.skip {
 				err = fmt.Errorf("%w; go on with --skip", err)
 			}
@@ -183,8 +191,10 @@ func (l *loader) batch(
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		l.line++
 		line, err := next()
+		if l.line++; line.at > 0 {
+			l.line = line.at
+		}
 		if errors.Is(err, io.EOF) {
 			return false, nil
 		} else if err != nil {

@@ -130,6 +130,10 @@ func TestLoadOfAScan(t *testing.T) {
 	a := c.ebb("load", file, "--skip")
 	require.Contains(t, a.stderr, "load: line 3: ")
 	require.Contains(t, a.stderr, `a row is a line as {"key":"k","value":"v"}`)
+	require.NoError(t, os.WriteFile(file, []byte(`{"key":1,"value":"v"}`), 0o600))
+	require.Contains(t, c.ebb("load", file).stderr, "key is of JSON's kind number, and not string")
+	require.NoError(t, os.WriteFile(file, []byte(`[{"key":"1","value":"v"}]`), 0o600))
+	require.Contains(t, c.ebb("load", file).stderr, "the line is of JSON's kind array, and not an object")
 }
 
 // TestALoadThatIsInterruptedGoesOn: the error names the flag that goes on behind what is stored.

@@ -75,7 +75,7 @@ var advices = []advice{
 	{"exists", errExists, ""},
 	{"differs", errDiffers, ""},
 	{"no_row", errNoRow, `a row is a line as {"key":"k","value":"v"}; with --csv the first record is as ` +
-		"key,value; `ebb load --help` tells more"},
+		"key,value; `ebb load --help` tells more, with an example for jq"},
 	{"not_counter", kv.ErrNotCounter, "a counter is a value of 8 bytes, as `ebb incr` creates it"},
 	{"partitioned", kv.ErrPartitioned, "`ebb append` and `ebb scan-time` write and read such a family"},
 	{"not_partitioned", kv.ErrNotPartitioned,

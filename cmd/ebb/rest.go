@@ -81,7 +81,7 @@ func (im *importer) importRest(ctx context.Context, db *kv.DB) (rows, expired in
 		return 0, 0, fmt.Errorf("--rest: %v", err) // not wrapped: a hint about the store would mislead
 	}
 	defer f.Close()
-	l := loader{app: im.app, replace: true, into: im.app.family, unit: "line"}
+	l := loader{app: im.app, replace: true, into: im.app.family}
 	if err := l.run(ctx, db, jsonLines(f)); err != nil {
 		return 0, 0, fmt.Errorf("--rest: %w", err)
 	}
