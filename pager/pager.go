@@ -166,6 +166,7 @@ func (p *Pager) Start(m *Meta) error {
 func (p *Pager) start(m *Meta) error {
 	p.pageSize, p.id, p.salt, p.lastMeta = m.PageSize, m.StoreID, Salt(m.StoreID), m
 	p.Pool.arena.pageSize, p.Pool.arena.scarce = m.PageSize, p.Scarce
+	p.Pool.table.offHeap, p.Pool.deltaEpochs.offHeap = true, true
 	p.Undo.init(&p.Pool)
 	p.Pool.captured = m.Epoch
 	p.Reader.cache.bound = max(p.o.Cache/int64(m.PageSize), 64)
@@ -190,6 +191,8 @@ func (p *Pager) Close() error {
 	}
 	p.first = nil
 	p.Pool.arena.close()
+	p.Pool.table.close()
+	p.Pool.deltaEpochs.close()
 	return errors.Join(append(errs, p.CloseFile())...)
 }
 

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/ebbkv/ebb/internal/offheap"
 )
 
 // A slot is the state in memory of one page number. Only pages that were allocated or read into
@@ -47,6 +49,32 @@ const (
 type pageTable[S any] struct {
 	dir atomic.Pointer[[]atomic.Pointer[[tableChunk]S]]
 	mu  sync.Mutex // growth
+	// offHeap says that chunks are in slabs: S has no pointers to the Go heap. There, a table would
+	// take twice its size before each collection, which would go through all of it.
+	offHeap bool
+	slabs   [][]byte
+}
+
+// chunk returns a new chunk. Without memory for a slab it is in the Go heap.
+func (t *pageTable[S]) chunk() *[tableChunk]S {
+	if t.offHeap {
+		if b, err := offheap.Alloc(int(unsafe.Sizeof([tableChunk]S{}))); err == nil {
+			t.slabs = append(t.slabs, b)
+			return (*[tableChunk]S)(unsafe.Pointer(unsafe.SliceData(b)))
+		}
+	}
+	return new([tableChunk]S)
+}
+
+// close frees the slabs. The table is empty then.
+func (t *pageTable[S]) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dir.Store(nil)
+	for _, b := range t.slabs {
+		_ = offheap.Free(b) // no recovery from an error here
+	}
+	t.slabs = nil
 }
 
 // peek returns the slot of id, or nil if there is none.
@@ -84,7 +112,7 @@ func (t *pageTable[S]) slot(id Pgid) *S {
 		dir = &bigger
 	}
 	if (*dir)[i].Load() == nil {
-		(*dir)[i].Store(new([tableChunk]S))
+		(*dir)[i].Store(t.chunk())
 	}
 	return &(*dir)[i].Load()[uint64(id)%tableChunk]
 }

@@ -68,3 +68,22 @@ func TestTablesGrowUnderConcurrentReaders(t *testing.T) {
 	require.False(t, set.has(977))
 	require.True(t, set.has(2*977))
 }
+
+// TestTableOutsideTheHeap: its slots begin empty, stay where they are, and are gone after close,
+// which frees them once.
+func TestTableOutsideTheHeap(t *testing.T) {
+	var tab pageTable[Epoch]
+	tab.offHeap = true
+	*tab.slot(5), *tab.slot(40 * tableChunk) = 1, 2
+	first := tab.peek(5)
+	for i := range Pgid(3 * tableChunk) {
+		*tab.slot(i)++
+	}
+	require.Same(t, first, tab.peek(5))
+	require.EqualValues(t, 2, *first)
+	require.EqualValues(t, 2, *tab.peek(40 * tableChunk))
+	require.Len(t, tab.slabs, 4, "one for each chunk in use")
+	tab.close()
+	tab.close()
+	require.Nil(t, tab.peek(5))
+}
