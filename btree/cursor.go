@@ -106,21 +106,9 @@ func (c *Cursor) Key() []byte {
 // Value returns the value of the current row, nil without one. It reads a value in an overflow
 // extent.
 func (c *Cursor) Value() []byte {
-	if uint(c.i) >= uint(c.n) {
-		return nil
-	}
-	s := cellPosOf(c.b, c.n, c.i)
-	if infoAt(c.b, s)&infoOverflow != 0 {
-		return c.extent(s)
-	}
-	return valueAt(c.b, s)
-}
-
-func (c *Cursor) extent(s cellPos) []byte {
-	v, err := c.r.Extent(overflowAt(c.b, s), int(infoAt(c.b, s)&infoSize))
+	v, err := c.ReadValue()
 	if err != nil {
 		c.fail(err)
-		return nil
 	}
 	return v
 }
@@ -148,7 +136,7 @@ func (c *Cursor) Next() bool {
 		c.rowPassed(true)
 		return true
 	}
-	return c.nextLeaf()
+	return c.leaveLeaf(true)
 }
 
 // Prev moves to the row before.
@@ -158,19 +146,18 @@ func (c *Cursor) Prev() bool {
 		c.rowPassed(false)
 		return true
 	}
-	return c.prevLeaf()
+	return c.leaveLeaf(false)
 }
 
 // First moves to the first row.
-func (c *Cursor) First() bool {
-	c.b, c.i, c.n = nil, 0, 0
-	return c.err == nil && c.tree.Depth > 0 && c.descend(c.tree.Depth, false)
-}
+func (c *Cursor) First() bool { return c.toEnd(false) }
 
 // Last moves to the last row.
-func (c *Cursor) Last() bool {
+func (c *Cursor) Last() bool { return c.toEnd(true) }
+
+func (c *Cursor) toEnd(last bool) bool {
 	c.b, c.i, c.n = nil, 0, 0
-	return c.err == nil && c.tree.Depth > 0 && c.descend(c.tree.Depth, true)
+	return c.err == nil && c.tree.Depth > 0 && c.descend(c.tree.Depth, last)
 }
 
 // Seek moves to the first row whose key is at least key.
@@ -220,34 +207,27 @@ func (c *Cursor) seek(key []byte, forward bool) bool {
 	}
 }
 
-// nextLeaf is Next at the end of a leaf.
-func (c *Cursor) nextLeaf() bool {
+// leaveLeaf is Next, or if not forward Prev, at the end of a leaf.
+func (c *Cursor) leaveLeaf(forward bool) bool {
 	if c.n == 0 {
-		return c.First()
+		return c.toEnd(!forward)
 	}
-	if c.i >= c.n {
+	if !c.Valid() {
 		return false
 	}
-	ok, found := c.toSibling(1, true)
+	ok, found := c.toSibling(1, forward)
 	if !found {
-		c.i = c.n
+		c.i += direction(forward)
 	}
 	return ok
 }
 
-// prevLeaf is Prev at the start of a leaf.
-func (c *Cursor) prevLeaf() bool {
-	if c.n == 0 {
-		return c.Last()
+// direction is the step of an index in a walk.
+func direction(forward bool) int {
+	if forward {
+		return 1
 	}
-	if c.i < 0 {
-		return false
-	}
-	ok, found := c.toSibling(1, false)
-	if !found {
-		c.i = -1
-	}
-	return ok
+	return -1
 }
 
 // toSibling descends to the first row behind the children taken, or to the last one before them, from

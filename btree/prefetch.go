@@ -54,9 +54,9 @@ const prefetchLeaves = 4
 // branch on, if they are several. A prefetch of a page that is not in the TLB waits for its
 // translation, about as long as a cache miss; the translations of consecutive prefetches overlap.
 func (c *Cursor) prefetchNext(b []byte, n, i int, forward bool) {
-	bound, step := c.hi, 1
+	bound, step := c.hi, direction(forward)
 	if !forward {
-		bound, step = c.lo, -1
+		bound = c.lo
 	}
 	if bound == nil || c.likelyCached(len(b), rowsBelow(b, n, i)) {
 		return
@@ -91,10 +91,7 @@ func (c *Cursor) startPrefetch(forward bool) {
 		return
 	}
 	c.fetchNext(forward)
-	step := 1
-	if !forward {
-		step = -1
-	}
+	step := direction(forward)
 	for i, left := c.i+step, seekPrefetchRows; left > 0 && uint(i) < uint(c.n); i, left = i+step, left-1 {
 		off := slot(c.b, c.n, i)
 		prefetch.Bytes(c.b[off:min(off+prefetchCellBytes, len(c.b))])
@@ -108,10 +105,7 @@ func (c *Cursor) fetchNext(forward bool) {
 		return
 	}
 	s := &c.path[1]
-	i := s.i + 1
-	if !forward {
-		i = s.i - 1
-	}
+	i := s.i + direction(forward)
 	if uint(i) < uint(s.n) && c.compareEdge(forward) > 0 {
 		if page := c.r.Peek(childRef(s.b, s.n, i), len(c.b)); page != nil {
 			c.prefetch = prefetchLeaf(page, c.n)

@@ -24,10 +24,7 @@ func (c *Cursor) readAhead(forward bool) {
 	if c.tree.Depth < 2 || c.ahead.window == readAheadOff {
 		return
 	}
-	s, a, step := &c.path[1], &c.ahead, 1
-	if !forward {
-		step = -1
-	}
+	s, a, step := &c.path[1], &c.ahead, direction(forward)
 	if (a.next-s.i)*step <= 0 || a.window == 0 { // new branch, new direction, or after a seek
 		a.next, a.trigger = s.i+step, s.i
 	}

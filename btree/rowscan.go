@@ -22,10 +22,7 @@ func (c *Cursor) BeginScan(forward bool, minTag int64) bool {
 	if !c.Valid() {
 		return false
 	}
-	c.scan.minTag, c.scan.step = minTag, -1
-	if forward {
-		c.scan.step = 1
-	}
+	c.scan.minTag, c.scan.step = minTag, direction(forward)
 	c.scanLeaf(forward)
 	return true
 }
@@ -60,7 +57,7 @@ func (c *Cursor) scanLeaf(forward bool) {
 func (c *Cursor) scanNextLeaf() bool {
 	s := &c.scan
 	forward := s.step > 0
-	if s.last || !(forward && c.nextLeaf() || !forward && c.prevLeaf()) {
+	if s.last || !c.leaveLeaf(forward) {
 		return false
 	}
 	c.i -= s.step
