@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -119,6 +120,10 @@ func TestOneWriteWithoutSpaceFailsNoOtherOfItsPipeline(t *testing.T) {
 	require.Equal(t, "OK", c.receive())
 	_, err = c.read()
 	require.ErrorIs(t, err, io.EOF)
+	answer := httptest.NewRecorder()
+	s.Metrics().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	require.Contains(t, answer.Body.String(), "\nebbd_store_max_bytes 2.097152e+06\n")
+	require.NotContains(t, answer.Body.String(), "ebbd_turns_without_space_total 0\n")
 	s.check()
 	s.shutdown()
 	require.Equal(t, 1, strings.Count(logged.String(), "writes that need space are refused"), logged.String())

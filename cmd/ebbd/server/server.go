@@ -351,6 +351,9 @@ func (s *Server) noteCommit(err error) {
 		}
 		return
 	}
+	if errors.Is(err, kv.ErrNoSpace) {
+		s.stats.withoutSpace.Add(1)
+	}
 	text := err.Error()
 	s.lastError.Store(&text)
 	switch now := time.Now(); {

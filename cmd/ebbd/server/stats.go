@@ -12,7 +12,7 @@ import (
 // statistics are counters since the start, or CONFIG RESETSTAT.
 type statistics struct {
 	connections, rejected   atomic.Int64
-	turns                   atomic.Int64
+	turns, withoutSpace     atomic.Int64
 	bytesRead, bytesWritten atomic.Int64
 	hits, misses            atomic.Int64
 
