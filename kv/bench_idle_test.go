@@ -13,28 +13,37 @@ import (
 )
 
 // BenchmarkIdleStore reports what the files of a store take that was overwritten at random, in multiples
-// of its live rows: after the last commit, and when the store has been idle.
+// of its live rows: after the last commit, and when the store has been idle. Sessions have an expiry.
 func BenchmarkIdleStore(b *testing.B) {
-	const rows, value, batch = 300_000, 100, 100
+	b.Run("rows", func(b *testing.B) { idleStore(b, 300_000, 100, 0) })
+	b.Run("sessions", func(b *testing.B) { idleStore(b, 100_000, 300, time.Hour) })
+}
+
+func idleStore(b *testing.B, rows uint64, size int, ttl time.Duration) {
 	for b.Loop() {
 		db, err := kv.Open(filepath.Join(b.TempDir(), "a.ebb"), &kv.Options{Durability: kv.NoSync})
 		require.NoError(b, err)
 		rnd := rand.New(rand.NewPCG(1, 1))
-		key, val := make([]byte, 16), make([]byte, value)
-		for range 5 * rows / batch {
-			var puts kv.Batch
-			for range batch {
-				binary.BigEndian.PutUint64(key, rnd.Uint64N(rows)*0x9E3779B97F4A7C15)
-				binary.BigEndian.PutUint64(val, rnd.Uint64())
-				puts.Put(key, val)
+		key, value := make([]byte, 16), make([]byte, size)
+		var puts kv.Batch
+		for i := range 5 * rows {
+			binary.BigEndian.PutUint64(key, rnd.Uint64N(rows)*0x9E3779B97F4A7C15)
+			binary.BigEndian.PutUint64(value, rnd.Uint64())
+			if ttl > 0 {
+				puts.PutTTL(key, value, ttl-time.Duration(rnd.Int64N(int64(ttl/2))))
+			} else {
+				puts.Put(key, value)
 			}
-			require.NoError(b, db.Apply(b.Context(), &puts))
+			if i%100 == 99 {
+				require.NoError(b, db.Apply(b.Context(), &puts))
+				puts.Reset()
+			}
 		}
 		live, err := db.Count()
 		require.NoError(b, err)
 		room := func() float64 {
 			s := db.Stats()
-			return float64(s.DiskBytes+s.LogBytes) / float64(live*(16+value))
+			return float64(s.DiskBytes+s.LogBytes) / float64(live*int64(len(key)+size))
 		}
 		b.ReportMetric(room(), "x-written")
 		time.Sleep(40 * time.Second)
