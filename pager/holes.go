@@ -28,7 +28,7 @@ import (
 
 const (
 	// minHolePages is the shortest run that is punched: shorter ones would split the file into more
-	// extents than they give back. Of a store that is idle, runs of an eighth of it are.
+	// extents than they give back. Of a store that is idle, runs of a sixteenth are.
 	minHolePages = 64
 	// Available pages that are not punched: so many bytes, or that fraction of the pages in use.
 	// They are what the store uses next, and what a replay may need beyond the run.
@@ -52,7 +52,7 @@ func (a *Allocator) punchSizes() (least, keep uint64) {
 func (a *Allocator) TakeDead(end uint64, all bool) []pageRange {
 	least, keep := a.punchSizes()
 	if all {
-		least, keep = max(least/8, 1), a.reservePages(0)
+		least, keep = max(least/16, 1), a.reservePages(0)
 	}
 	return a.takeDead(end, least, keep)
 }
