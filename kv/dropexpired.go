@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,7 +39,7 @@ func (f *Family) DropExpired(ctx context.Context) (partitions int, err error) {
 	p, err := f.db.purge(ctx, PurgeOptions{}, func(tx *txn.Tx) ([]*cf.Family, error) {
 		fam, err := f.db.names.Lookup(tx, f.name)
 		if err == nil && !fam.Partitioned() {
-			err = ErrNotPartitioned
+			err = fmt.Errorf("%w: %q", ErrNotPartitioned, f.name)
 		}
 		return []*cf.Family{fam}, err
 	})

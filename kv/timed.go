@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"fmt"
 	"iter"
 	"math"
 	"time"
@@ -64,7 +65,7 @@ func (v *familyView) readyTimed(write bool) error {
 		return err
 	}
 	if !v.fam.Partitioned() {
-		return ErrNotPartitioned
+		return fmt.Errorf("%w: %q", ErrNotPartitioned, v.name)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ type lastAppend struct {
 func (v *familyView) ready(write bool) error {
 	err := v.readyAny(write)
 	if err == nil && v.fam.Partitioned() {
-		err = ErrPartitioned
+		err = fmt.Errorf("%w: %q", ErrPartitioned, v.name)
 	}
 	return err
 }
