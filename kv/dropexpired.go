@@ -148,27 +148,3 @@ func (v *familyView) drop(list []cf.Partition) (s purgeStep, err error) {
 	v.tx.catalog++ // Handles remember partitions.
 	return s, v.below(cf.DropPartitions(v.tx.inner, v.fam, due))
 }
-
-// dropPartitions runs the transaction of one purge that drops the due partitions of p.fam.
-func (p *purger) dropPartitions() error {
-	tx, err := p.begin()
-	if err != nil {
-		return err
-	}
-	defer tx.finish(ErrTxnDone)
-	found, err := p.lookup(tx)
-	if err != nil || !found {
-		return err
-	}
-	s, err := tx.dropDue(p.ctx, []*familyView{&tx.CF(p.fam.Name).familyView})
-	if err != nil || s.partitions == 0 {
-		return err
-	}
-	if err := tx.commit(nil); err != nil {
-		return err
-	}
-	p.partitions += s.partitions
-	p.res.Batches++
-	p.rows += s.rows
-	return nil
-}

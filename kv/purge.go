@@ -123,11 +123,7 @@ func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.F
 
 func (p *purger) family() error {
 	before, start := p.result(), time.Now()
-	run := p.batches
-	if p.fam.Partitioned() {
-		run = p.dropPartitions
-	}
-	err := run()
+	err := p.batches()
 	if done := p.result().Purged - before.Purged; p.db.onPurge != nil && (done > 0 || err != nil) {
 		r := PurgeResult{Purged: done, Batches: p.res.Batches - before.Batches, More: p.res.More}
 		p.db.onPurge(p.fam.Name, r, time.Since(start), err)
@@ -166,7 +162,7 @@ func (p *purger) batches() error {
 	}
 }
 
-// batch runs one transaction of at most n keys.
+// batch runs one transaction of at most n keys, or one that drops all due partitions.
 func (p *purger) batch(n int) (more bool, err error) {
 	tx, err := p.begin()
 	if err != nil {
@@ -174,11 +170,16 @@ func (p *purger) batch(n int) (more bool, err error) {
 	}
 	defer tx.finish(ErrTxnDone)
 	began := time.Now()
-	purged, more, err := p.deleteBatch(tx, n)
+	var done purgeStep
+	if p.fam.Partitioned() {
+		done, err = p.dropPartitions(tx)
+	} else {
+		done, more, err = p.deleteBatch(tx, n)
+	}
 	if err != nil {
 		return more, err
 	}
-	if !purged.s.Changed() { // The next batch would select the same rows, without end.
+	if !done.s.Changed() && done.partitions == 0 { // The next batch would select the same rows, without end.
 		p.res.More = more
 		return false, nil
 	}
@@ -186,9 +187,13 @@ func (p *purger) batch(n int) (more bool, err error) {
 	if err := tx.commit(nil); err != nil {
 		return more, err
 	}
-	p.db.purged.add(purged)
+	p.db.purged.add(done)
 	p.res.Batches++
-	p.res.Purged += purged.s.Keys
+	if p.fam.Partitioned() {
+		p.partitions, p.rows = p.partitions+done.partitions, p.rows+done.s.Keys
+		return false, nil
+	}
+	p.res.Purged += done.s.Keys
 	if p.o.Progress != nil {
 		p.o.Progress(p.res.Purged)
 	}
@@ -208,7 +213,7 @@ func (p *purger) begin() (*Tx, error) {
 }
 
 // deleteBatch deletes a batch of keys of the family.
-func (p *purger) deleteBatch(tx *Tx, n int) (purged purgeStep, more bool, err error) {
+func (p *purger) deleteBatch(tx *Tx, n int) (done purgeStep, more bool, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if found, err := p.lookup(tx); err != nil || !found {
 		return purgeStep{}, false, err
@@ -216,6 +221,14 @@ func (p *purger) deleteBatch(tx *Tx, n int) (purged purgeStep, more bool, err er
 	rows := ttl.Rows{Tx: tx.inner, Family: p.fam}
 	s, more, err := rows.Purge(p.now, n, tx.expireCallbacks(p.fam, p.o.OnExpire))
 	return purgeStep{base: p.fam.Base, s: s, how: inBatch}, more, tx.below(err)
+}
+
+// dropPartitions drops the due partitions of the family.
+func (p *purger) dropPartitions(tx *Tx) (purgeStep, error) {
+	if found, err := p.lookup(tx); err != nil || !found {
+		return purgeStep{}, err
+	}
+	return tx.CF(p.fam.Name).dropDue(p.ctx)
 }
 
 // lookup finds the family of the purge, which may have been renamed, and its name reused, or which

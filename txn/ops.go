@@ -63,25 +63,18 @@ func (tx *Tx) Put(id TreeID, key, value []byte, tag int64) (was Info, err error)
 		return Info{}, err
 	}
 	w.checkMaxBytes()
-	if was, err = w.put(id, key, value, tag); err != nil {
-		return Info{}, tx.abort(err)
-	}
-	return was, tx.abort(w.logPut(id, key, value, tag))
-}
-
-func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err error) {
 	s, err := w.state(id)
 	if err != nil {
 		return Info{}, err
 	}
 	f := w.insertCursor(id)
 	if was, err = f.Put(w, &s.t, key, value, tag); err != nil {
-		return was, err // s.t may be inconsistent: the caller aborts the transaction
+		return Info{}, tx.abort(err) // s.t may be inconsistent
 	}
 	w.filled += f.TakeFilledLeaves()
 	w.set(id, s.t)
 	w.cursorsAt = w.mods
-	return was, nil
+	return was, tx.abort(w.logPut(id, key, value, tag))
 }
 
 // state returns the tree's root, to be changed and then set.
@@ -185,23 +178,16 @@ func (tx *Tx) delete(id TreeID, key, value []byte) (was Info, err error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if was, err = w.delete(id, key, value); err != nil || !was.Found {
-		return was, tx.abort(err)
-	}
-	return was, tx.abort(w.logDelete(id, key))
-}
-
-func (w *writer) delete(id TreeID, key, value []byte) (was Info, err error) {
 	t, ok := w.trees.get(id)
 	if !ok {
 		return Info{}, treeError(id)
 	}
 	defer w.usePurpose(pager.ForDelete)()
-	was, err = tree.DeleteOnly(w, &t, key, value)
-	if err == nil && was.Found {
-		w.set(id, t)
+	if was, err = tree.DeleteOnly(w, &t, key, value); err != nil || !was.Found {
+		return was, tx.abort(err)
 	}
-	return was, err
+	w.set(id, t)
+	return was, tx.abort(w.logDelete(id, key))
 }
 
 // DeleteRange removes the keys in [lo, hi), nil meaning no bound, and counts them. Whole subtrees

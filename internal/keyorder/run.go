@@ -9,7 +9,7 @@ import (
 )
 
 // A Run is keys, each with a number of its owner's: the place where it can be found. Places rise.
-// The zero value is empty, and on the Go heap.
+// The zero value is empty.
 type Run struct {
 	// keys are the heads of keys above their places: in the order of these numbers, those with
 	// different heads are in the order of their keys, and those of one key in that of their places.
@@ -18,13 +18,6 @@ type Run struct {
 	prefix int    // bytes that all keys share with it: heads begin behind
 	stale  int    // so many of the first keys have a head that begins further on
 	spare  offheap.List[uint64]
-}
-
-// OffHeap returns an empty run whose memory is outside of the Go heap when there is much of it,
-// until Free.
-func OffHeap() Run {
-	list := offheap.List[uint64]{Off: true}
-	return Run{keys: list, spare: list}
 }
 
 // Len is the number of keys.
@@ -63,13 +56,6 @@ func (r *Run) Places(dst *offheap.List[uint32], key func(place uint32) []byte) {
 
 // Reset empties the run and keeps its memory.
 func (r *Run) Reset() { r.keys.All, r.first, r.prefix, r.stale = r.keys.All[:0], nil, 0, 0 }
-
-// Free empties the run and gives its memory back.
-func (r *Run) Free() {
-	r.Reset()
-	r.keys.Free()
-	r.spare.Free()
-}
 
 // sortByHead sorts keys by their upper halves; those that are equal stay in the order in which they
 // are, which is that of their lower halves. It puts them into 256 places by each byte of the heads
