@@ -108,13 +108,12 @@ func (tx *Tx) appendLeafRun(id TreeID, changes []Change) (n int, err error) {
 }
 
 // buildLeaves builds leaves from the changes, from the first on, that ascend behind the last key of
-// the tree, if they fill enough leaves. It returns the number of changes. The last leaf is not full
-// and has a frame, for the next puts.
+// the tree, as long as they fill enough leaves. It returns the number of changes.
 func (w *writer) buildLeaves(s *treeState, changes []Change, last []byte) (n int, err error) {
 	for {
 		leaves, rows := w.fullLeaves(changes[n:])
 		if leaves < w.s.o.LeavesFrom || w.ensureTxnBytes(leaves*w.PageSize()) != nil {
-			break
+			return n, nil
 		}
 		done, err := w.logLeafRun(s, changes[n:], leaves, last)
 		if err != nil || !done {
@@ -123,24 +122,6 @@ func (w *writer) buildLeaves(s *treeState, changes []Change, last []byte) (n int
 		n += rows
 		last = changes[n-1].Key
 	}
-	if n == 0 || n == len(changes) {
-		return n, nil
-	}
-	ref, b, err := w.New(pager.KindLeaf, 0)
-	if err != nil {
-		return n, err
-	}
-	rows, _ := tree.FillLeaf(b, changes[n:]) // at least one: the leaf before was full
-	if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[n].Key); err != nil {
-		return n, err
-	}
-	for i := range rows {
-		c := &changes[n+i]
-		if err := w.logPut(s.id, c.Key, c.Value, c.Tag); err != nil {
-			return n, err
-		}
-	}
-	return n + rows, nil
 }
 
 // fullLeaves fills leaves of leafRunBuf from the changes, and returns the number of full leaves and

@@ -174,3 +174,29 @@ func TestReplayReportsTheOffsetOfTheDamage(t *testing.T) {
 		}
 	}
 }
+
+// TestReplayBufferIsBounded: the buffer is applied before it holds more than it may.
+func TestReplayBufferIsBounded(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	s.w.begin()
+	s.w.noLog = true
+	p := newReplayer(s, emptyMeta(s))
+	p.applyWith(&s.w, 1<<20)
+	p.buffer.most = 10_000
+	payload := commitOne()
+	for i := range 1000 {
+		payload = appendRedo(payload,
+			redo{op: opPut, id: CatalogTree, key: fmt.Appendf(nil, "%06d", i), value: make([]byte, 100)})
+	}
+	for at := 0; at < len(payload); at += 500 {
+		end := min(at+500, len(payload))
+		require.NoError(t, p.part(wal.Part{
+			Payload: payload[at:end], Commit: 1000, First: at == 0, Last: end == len(payload),
+		}))
+		require.LessOrEqual(t, len(p.buffer.ops.All), p.buffer.most)
+	}
+	require.NoError(t, p.finish())
+	s.w.publishMaintenance()
+	s.queue.makeVisible()
+	view(t, s, func(tx *Tx) { require.EqualValues(t, 1000, tx.Rows(CatalogTree)) })
+}
