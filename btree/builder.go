@@ -16,11 +16,9 @@ type Builder struct {
 	err   error
 	rows  uint64
 
-	buf   []byte   // cells of the current leaf, contiguous, as the page will hold them
-	offs  []uint16 // of the cells in buf
-	need  leafSize // of these
-	over  uint64   // rowsOverflow if one of them has an overflow value
-	last  []byte   // key added last; in buf
+	cells []detachedCell // of the current leaf
+	buf   []byte         // their bodies; it never grows, because a leaf holds them
+	need  leafSize       // of these cells
 	spine []branchBuilder
 }
 
@@ -50,7 +48,7 @@ func (b *Builder) Add(key, value []byte, tag int64) error {
 	if len(value) > MaxValue {
 		return fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
 	}
-	if b.rows > 0 && bytes.Compare(b.last, key) >= 0 {
+	if b.rows > 0 && bytes.Compare(b.last(), key) >= 0 {
 		return ErrOrder
 	}
 	b.err = b.add(key, value, tag)
@@ -66,54 +64,22 @@ func (b *Builder) add(key, value []byte, tag int64) (err error) {
 		}
 		c.info |= infoOverflow
 	}
-	klen, info := b.need.klen, b.need.info
-	if !b.need.add(len(c.key), c.info, b.size) {
-		if err := b.flushLeaf(separator(b.last, key)); err != nil {
+	if !b.need.add(len(key), c.info, b.size) {
+		if err := b.flushLeaf(separator(b.last(), key)); err != nil {
 			return err
 		}
-		b.need.add(len(c.key), c.info, b.size)
-	} else if klen > 0 && !b.need.uniform() {
-		b.addHeaders(klen, info)
-	}
-	if c.info&infoOverflow != 0 {
-		b.over = rowsOverflow
+		b.need.add(len(key), c.info, b.size)
 	}
 	at := len(b.buf)
-	b.offs = append(b.offs, uint16(at))
-	b.buf = b.buf[:b.need.bytes()]
-	if b.need.uniform() {
-		c.writeBody(b.buf[at:])
-	} else {
-		c.writeHeaded(b.buf[at:])
-	}
-	b.last = b.key(len(b.offs) - 1)
+	b.buf = b.buf[:at+bodySize(len(key), c.info)]
+	c.writeBody(b.buf[at:])
+	b.cells = append(b.cells, detachedCell{b.buf[at:], c.info, uint16(len(key))})
 	b.rows++
 	return nil
 }
 
-// addHeaders gives each cell its own header, because the next cell has a different one. It goes
-// from the last cell, which moves farthest, to the first.
-func (b *Builder) addHeaders(klen int, info uint32) {
-	n := len(b.offs)
-	size := len(b.buf) / n
-	b.buf = b.buf[:len(b.buf)+n*cellHeader]
-	for i := n - 1; i >= 0; i-- {
-		was := b.buf[i*size : (i+1)*size]
-		at := i * (cellHeader + size)
-		copy(b.buf[at+cellHeader:], was)
-		putHeader(b.buf[at:], klen, info)
-		b.offs[i] = uint16(at)
-	}
-}
-
-// key returns the key of cell i of the current leaf.
-func (b *Builder) key(i int) []byte {
-	at := int(b.offs[i])
-	if b.need.uniform() {
-		return b.buf[at : at+b.need.klen]
-	}
-	return keyAt(b.buf, withHeader(at))
-}
+// last returns the key added last. There is one: a leaf that is flushed gets a cell at once.
+func (b *Builder) last() []byte { return b.cells[len(b.cells)-1].key() }
 
 // flushLeaf makes a page of the cells. next is the first separator of the leaf after it.
 func (b *Builder) flushLeaf(next []byte) error {
@@ -121,33 +87,17 @@ func (b *Builder) flushLeaf(next []byte) error {
 	if err != nil {
 		return err
 	}
-	b.writeLeaf(p)
+	writeLeaf(p, b.cells)
 	if len(b.spine) == 0 {
 		b.grow(nil)
 	}
-	if err := b.child(1, ref, b.leafRows()); err != nil {
+	if err := b.child(1, ref, summaryOfCells(b.cells)); err != nil {
 		return err
 	}
-	b.buf, b.offs, b.need, b.over = b.buf[:0], b.offs[:0], leafSize{}, 0
 	b.separate(1, next)
+	b.cells, b.buf, b.need = b.cells[:0], b.buf[:0], leafSize{}
 	return nil
 }
-
-// writeLeaf encodes the current leaf into p, whose content after the header is undefined.
-func (b *Builder) writeLeaf(p []byte) {
-	n, off := len(b.offs), len(p)-len(b.buf)
-	shared := shared(b.key(0), b.last)
-	b.need.shape(p)
-	setLeafFields(p, n, off, shared)
-	for i, at := range b.offs {
-		setHead(p, i, keyHead32(b.key(i), shared))
-		setSlot(p, n, i, off+int(at))
-	}
-	copy(p[off:], b.buf)
-}
-
-// leafRows is summary of the current leaf, without reading its cells.
-func (b *Builder) leafRows() uint64 { return uint64(len(b.offs)) | b.over }
 
 // separate adds an item with the separator next to level; child completes the item.
 func (b *Builder) separate(level int, next []byte) {
@@ -237,11 +187,11 @@ func (b *Builder) finish() (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	b.writeLeaf(p)
+	writeLeaf(p, b.cells)
 	if len(b.spine) == 0 {
 		return Tree{Root: ref, Depth: 1, Rows: b.rows}, nil
 	}
-	if err := b.child(1, ref, b.leafRows()); err != nil {
+	if err := b.child(1, ref, summaryOfCells(b.cells)); err != nil {
 		return Tree{}, err
 	}
 	for level := 1; ; level++ {
