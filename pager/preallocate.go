@@ -150,25 +150,15 @@ func (g *fileGrowth) preallocate(need int64) {
 	if g.o.Inline || !g.mayStep(size) {
 		return
 	}
-	grownTo, file, from, cache := make(chan int64, 1), g.mainFile, g.size, g.mayDefer()
+	grownTo, file, from := make(chan int64, 1), g.mainFile, g.size
 	length := g.length
 	g.grownTo = grownTo
 	go func() {
 		if file.extendFile(from, length, size) != nil {
 			size = 0
-		} else if cache {
-			file.file.CacheAhead(from, size-from)
 		}
 		grownTo <- size
 	}()
-}
-
-// mayDefer reports whether most pages are read through the map, because there are more than may
-// have frames: each of them again, at another place, after a checkpoint has written it. In smaller
-// stores frames are read, and populating the page cache in advance costs more than it gains. If
-// memory is short, it evicts pages in use.
-func (g *fileGrowth) mayDefer() bool {
-	return g.mapped && int64(g.space.nUsed)*int64(g.pageSize) > g.o.Cache && !g.Scarce()
 }
 
 // EndPreallocation waits for the goroutine, if any, and takes over the new size: commits wait for one

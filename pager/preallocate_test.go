@@ -14,11 +14,7 @@ type stalledGrowth struct {
 	vfs.File
 	asked chan int64
 	goOn  chan error
-
-	cached [][2]int64 // what CacheAhead was asked for: offset and length
 }
-
-func (f *stalledGrowth) CacheAhead(off, n int64) { f.cached = append(f.cached, [2]int64{off, n}) }
 
 func (f *stalledGrowth) Grow(size int64) error {
 	f.asked <- size
@@ -80,35 +76,6 @@ func TestFileIsPreallocated(t *testing.T) {
 	got, err := p.file.Size()
 	require.NoError(t, err)
 	require.Equal(t, size, got)
-}
-
-// TestPreallocatedSpaceIsCachedInLargeStores, and not in stores whose pages all fit into frames.
-func TestPreallocatedSpaceIsCachedInLargeStores(t *testing.T) {
-	for _, large := range []bool{false, true} {
-		p, f := growing(t)
-		p.mapped = true // as the system's files are; none of these pages is read
-		if p.o.Cache = 1 << 30; large {
-			p.o.Cache = int64(p.Alloc.UsedPages()-1) * MinPageSize
-		}
-		before := p.Alloc.FileBytes()
-		size := f.begin(t, p)
-		f.goOn <- nil
-		p.Alloc.Growth.EndPreallocation()
-		p.mapped = false
-		require.Equal(t, size, p.Alloc.FileBytes())
-		if large {
-			require.Equal(t, [][2]int64{{before, size - before}}, f.cached)
-		} else {
-			require.Empty(t, f.cached)
-		}
-	}
-	p, f := growing(t)
-	p.mapped, p.o.Cache = true, 1
-	f.begin(t, p)
-	f.goOn <- errBroken
-	p.Alloc.Growth.EndPreallocation()
-	p.mapped = false
-	require.Empty(t, f.cached, "nor is what the file did not get")
 }
 
 // TestFailedPreallocationIsRepeatedByTheAllocation that needs the space, and that returns the

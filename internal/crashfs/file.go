@@ -311,10 +311,7 @@ func (f *file) WriteBack(off, _ int64) error {
 // StartWriteBack is here what WriteBack is.
 func (f *file) StartWriteBack(off, n int64) error { return f.WriteBack(off, n) }
 
-// CacheAhead is a hint, which changes nothing.
-func (f *file) CacheAhead(int64, int64) {}
-
-// DropCache is a hint, too.
+// DropCache is a hint, which changes nothing.
 func (f *file) DropCache(int64, int64) {}
 
 // Grow is a truncation that makes the file longer: the space counts as used from then on, as always

@@ -12,33 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCacheAheadHoldsWholeHugePages asks the system which pages of a file it holds after the call:
-// those of all huge pages that lie in the range, and no others.
-func TestCacheAheadHoldsWholeHugePages(t *testing.T) {
-	if !canMap {
-		t.Skip("no maps on 32 bits")
-	}
-	name := filepath.Join(t.TempDir(), "a")
-	f, err := OS.Open(name, Write|Create)
-	require.NoError(t, err)
-	defer f.Close()
-	require.NoError(t, f.Grow(5*hugePage))
-	f.CacheAhead(hugePage/2, 3*hugePage)
-	held := cachedPages(t, name, 5*hugePage)
-	for i, h := range held {
-		off := int64(i) * int64(os.Getpagesize())
-		want := off >= hugePage && off < 3*hugePage
-		require.Equal(t, want, h, "page at %d", off)
-	}
-
-	// What is written is found there, and what is not is zero.
-	require.NoError(t, WriteFull(f, []byte("written"), hugePage+5))
-	view, err := f.Map(0, 5*hugePage)
-	require.NoError(t, err)
-	require.Equal(t, "\x00written\x00", string(view[hugePage+4:hugePage+13]))
-	require.NoError(t, f.Unmap(view))
-}
-
 // TestDontNeedGivesMemoryBack looks at how much of the file the process holds, before and after, and
 // when it has read it once more.
 func TestDontNeedGivesMemoryBack(t *testing.T) {

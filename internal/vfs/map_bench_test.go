@@ -11,15 +11,9 @@ import (
 // BenchmarkMap is what the system takes for a map of 4 GiB over a file of 64 MiB in the page cache,
 // which is what a store is read through: to make it and to give it back without a look at it, and
 // for each first look, at places far from each other or at one page after the other, with what that
-// makes the end dearer. The last one is of a file that is cached in as large pieces as the system
-// has.
+// makes the end dearer.
 func BenchmarkMap(b *testing.B) {
 	written := mappedFile(b, func(f vfs.File) error { return vfs.WriteFull(f, make([]byte, mappedBytes), 0) })
-	ahead := mappedFile(b, func(f vfs.File) error {
-		err := f.Grow(mappedBytes)
-		f.CacheAhead(0, mappedBytes)
-		return err
-	})
 	for _, run := range []struct {
 		name  string
 		f     vfs.File
@@ -28,7 +22,6 @@ func BenchmarkMap(b *testing.B) {
 		{"made and ended", written, 0},
 		{"first look", written, 16},
 		{"first look, every page", written, mappedBytes / 4096},
-		{"first look, every page, in large pieces", ahead, mappedBytes / 4096},
 	} {
 		b.Run(run.name, func(b *testing.B) {
 			sum := byte(0)

@@ -292,8 +292,7 @@ func (f *memFile) WriteBack(off, n int64) error { return f.check("write back", t
 
 func (f *memFile) StartWriteBack(off, n int64) error { return f.WriteBack(off, n) }
 
-func (f *memFile) CacheAhead(int64, int64) {}
-func (f *memFile) DropCache(int64, int64)  {}
+func (f *memFile) DropCache(int64, int64) {}
 
 func (f *memFile) Grow(size int64) error {
 	if err := f.check("grow", true, size); err != nil {

@@ -290,8 +290,7 @@ func (f *osFile) WriteBack(off, n int64) error { return osError(writeBack(f.f, o
 
 func (f *osFile) StartWriteBack(off, n int64) error { return osError(writeBack(f.f, off, n, false)) }
 
-func (f *osFile) CacheAhead(off, n int64) { cacheAhead(f.f, off, n) }
-func (f *osFile) DropCache(off, n int64)  { dropCache(f.f, off, n) }
+func (f *osFile) DropCache(off, n int64) { dropCache(f.f, off, n) }
 
 func (f *osFile) Sync() error     { return osError(syncAll(f.f)) }
 func (f *osFile) SyncData() error { return osError(syncData(f.f)) }

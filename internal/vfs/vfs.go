@@ -112,11 +112,6 @@ type File interface {
 	// StartWriteBack is WriteBack that does not wait: the disk is at work while the caller does
 	// something else.
 	StartWriteBack(off, n int64) error
-	// CacheAhead allocates page cache for [off, off+n), which has not been written yet, in pages as
-	// large as the system has. A reader of a map of later writes there gets many pages with one
-	// fault, and not each with a fault of its own. Nothing in the file changes, and nothing is
-	// promised.
-	CacheAhead(off, n int64)
 	// DropCache says that [off, off+n) will not be read soon: the system may drop the page cache of
 	// it, if no view maps it (see DontNeed). Nothing in the file changes, and nothing is promised.
 	DropCache(off, n int64)
