@@ -27,7 +27,7 @@ var retiredNames = map[string]string{
 	"awaitsSettling": "waitsForSegmentSync", "putter": "insertOp", "cutter": "rangeDeleter", "mover": "relocator",
 	"loose": "detachedCell", "spot": "cellPos", "lookahead": "leafPrefetch",
 	"Keeper": "UndoWriter", "stash": "undoBuffer", "distrust": "invalidateVerified", "doubts": "verifyGeneration",
-	"letGo": "dropFromPageCache", "garbage": "deadRanges", "Backlog": "BackgroundSync", "relief": "frameReclaimer",
+	"letGo": "dropFromPageCache", "garbage": "deadRanges", "Backlog": "startWriteBack", "relief": "frameReclaimer",
 	"relieved": "framesAvailable", "crew": "waitGroup", "reap": "reclaimFreed", "rising": "ascendingRun",
 	"asPlainPut": "fastDecodePut", "shot": "writeRequest", "shots": "oneShot", "shoot": "submit",
 	"allAlone": "runSeparately",

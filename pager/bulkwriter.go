@@ -1,12 +1,10 @@
 package pager
 
-import "cmp"
-
 // A BulkWriter allocates pages for the open transaction that are filled once and not read before
 // the commit. It writes them many at a time, before the commit, into free space. These pages never
 // have frames: in fresh memory, frames would cost more than the rest of a bulk load. Writer lock.
 //
-// A goroutine writes and syncs pages while the caller fills the next ones: see BackgroundSync.
+// A goroutine writes pages, and starts their write-back, while the caller fills the next ones.
 //
 // Crash order: no page of a durable state is overwritten, and the sync of the next checkpoint
 // covers all writes.
@@ -100,28 +98,26 @@ func (l *BulkWriter) Discard() error {
 	return <-l.end
 }
 
-// writeBulkBuffers writes buffers until full is closed, and syncs in the background.
+// writeBulkBuffers writes buffers until full is closed.
 func (f *mainFile) writeBulkBuffers(full <-chan bulkBuffer, empty chan<- bulkBuffer, end chan<- error) {
 	var first error
-	background := f.NewBackgroundSync()
 	for d := range full {
 		if first == nil {
 			first = f.writeBulkBuffer(d)
 		}
-		if first == nil {
-			first = background.Written(len(d.ids) * f.pageSize)
-		}
 		d.ids, d.err = d.ids[:0], first
 		empty <- d
 	}
-	last := background.Wait()
-	end <- cmp.Or(first, last)
+	end <- first
 }
 
 func (f *mainFile) writeBulkBuffer(d bulkBuffer) error {
 	for ids, b := d.ids, d.buf; len(ids) > 0; {
 		n := consecutive(ids)
 		if err := f.writeRun(ids[:n], b[:n*f.pageSize]); err != nil {
+			return err
+		}
+		if err := f.startWriteBack(f.byteRange(ids[:n])); err != nil {
 			return err
 		}
 		ids, b = ids[n:], b[n*f.pageSize:]

@@ -2,7 +2,6 @@ package pager
 
 import (
 	"bytes"
-	"cmp"
 	"testing"
 	"time"
 
@@ -103,7 +102,6 @@ func TestReallocatedBulkPageIsReadAgain(t *testing.T) {
 type stalledFile struct {
 	vfs.File
 	writing chan int64 // gets the offset; nil: writes are not held up
-	syncing chan bool  // nil: nor are syncs
 	goOn    chan error
 }
 
@@ -115,18 +113,6 @@ func (f *stalledFile) WriteAt(b []byte, off int64) (int, error) {
 		}
 	}
 	return f.File.WriteAt(b, off)
-}
-
-func (f *stalledFile) Sync() error { return f.SyncData() }
-
-func (f *stalledFile) SyncData() error {
-	if f.syncing != nil {
-		f.syncing <- true
-		if err := <-f.goOn; err != nil {
-			return err
-		}
-	}
-	return f.File.SyncData()
 }
 
 // requireStalled asserts that fn does not return before goOn runs.
@@ -196,34 +182,6 @@ func TestDiscardedBulkWriterWritesNoMore(t *testing.T) {
 	require.NoError(t, l.Discard(), "a second time")
 }
 
-// bulkBytes has l give and write pages of so many bytes.
-func bulkBytes(t *testing.T, l *BulkWriter, bytes int) (err error) {
-	for range bytes / MinPageSize {
-		bulkPage(t, l, 1)
-		if l.Full() {
-			err = cmp.Or(err, l.Flush())
-		}
-	}
-	return err
-}
-
-// TestBulkWriterSyncsInTheBackground, by one at a time, while more is written, and no more than is good for
-// the system.
-func TestBulkWriterSyncsInTheBackground(t *testing.T) {
-	p := memoryBed().newPager(t, MinPageSize)
-	f := &stalledFile{File: p.file, syncing: make(chan bool), goOn: make(chan error)}
-	p.file = f
-	l := p.NewBulkWriter()
-	require.NoError(t, bulkBytes(t, l, backgroundSyncBytes))
-	<-f.syncing
-	require.NoError(t, bulkBytes(t, l, maxBackgroundBytes))
-	requireStalled(t, func() error { return bulkBytes(t, l, bulkBuffers*stagingBytes) }, func() {
-		f.goOn <- nil
-		<-f.syncing
-	})
-	requireStalled(t, l.Finish, func() { f.goOn <- nil })
-}
-
 // TestFreedRunOfBulkPagesIsForgottenWhole when it is given back, not its first page alone.
 func TestFreedRunOfBulkPagesIsForgottenWhole(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
@@ -244,6 +202,11 @@ func TestFreedRunOfBulkPagesIsForgottenWhole(t *testing.T) {
 	})
 }
 
+// noWriteBack is a file whose write-back cannot be started.
+type noWriteBack struct{ vfs.File }
+
+func (*noWriteBack) StartWriteBack(int64, int64) error { return errBroken }
+
 func TestBulkWriterReturnsItsErrors(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		p := memoryBed().newPager(t, MinPageSize)
@@ -260,13 +223,12 @@ func TestBulkWriterReturnsItsErrors(t *testing.T) {
 		bulkPage(t, l, 2)
 		require.ErrorIs(t, l.Finish(), errBroken)
 	}
-	t.Run("sync", func(t *testing.T) {
+	t.Run("write_back", func(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
-		p.file = &brokenFile{File: p.file, sync: errBroken, data: errBroken}
+		p.file = &noWriteBack{p.file}
 		l := p.NewBulkWriter()
-		_ = bulkBytes(t, l, backgroundSyncBytes)
+		bulkPage(t, l, 1)
 		require.ErrorIs(t, l.Finish(), errBroken)
-		require.ErrorIs(t, p.unsynced(), errBroken, "no other caller may treat the pages as durable")
 	})
 	t.Run("space", func(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)

@@ -53,9 +53,7 @@ var pageMutants = []mutant{
 	{"order", "a_load_that_fails_gives_pages_back_that_are_being_written", "txn/bulk.go", `	defer func() { _ = l.s.dataError(l.pages.Discard()) }()
 `, ``},
 	{"order", "a_load_that_ends_leaves_pages_to_be_written", "pager/bulkwriter.go", `	return <-l.end`, `	return nil`},
-	{"sync", "error_of_writing_a_load_is_ignored", "pager/bulkwriter.go", `	end <- cmp.Or(first, last)`, `	end <- cmp.Or(last, nil)`},
-	{"sync", "error_of_syncing_a_load_is_ignored", "pager/backgroundsync.go", `	return <-done`, `	<-done
-	return nil`},
+	{"sync", "error_of_writing_a_load_is_ignored", "pager/bulkwriter.go", `	end <- first`, `	end <- error(nil)`},
 	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	case f.afterCheckpoint <= q.durable:`, `	case true:`},
 	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", `	if f.afterCheckpoint > q.pg.Pool.Captured() {`, `	if f.afterCheckpoint > q.pg.Pool.Captured()+1 {`},
 	{"order", "promised_pages_stay_early", "txn/reclaim.go", `	q.pg.Alloc.AcceptReusable()

@@ -359,7 +359,6 @@ var storeMutants = []mutant{
 `, ``},
 	{"uniform", "half_a_leaf_is_uniform_though_its_base_is_not", "btree/delta.go", `		writeCells(b, s.cells)`, `		writeLeaf(b, s.cells)`},
 	{"uniform", "a_row_is_lost_in_place_that_is_not_alike", "btree/inplace.go", `(was.Tag == 0 || p.cell.tag == 0), !p.cell.matches(b):`, `(was.Tag == 0 || p.cell.tag == 0):`},
-	{"uniform", "rows_that_were_alike_get_no_headers", "btree/builder.go", `	} else if klen > 0 && !b.need.uniform() {`, `	} else if klen > 0 && !b.need.uniform() && false {`},
 	{"uniform", "rows_are_alike_whatever_follows", "btree/leafsize.go", `		with.klen, with.info = 0, 0
 `, ``},
 	{"uniform", "proof_takes_any_shape", "btree/validate.go", `case !isShape(klen, info):`, `case !isShape(klen, info) && false:`},
