@@ -106,20 +106,7 @@ func (m *relocator) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, 
 		if level == 1 && m.Since == 0 {
 			readChildren(m.w, b, n, i, m.Limit)
 		}
-		var was, is pager.Ref
-		if level == 0 {
-			s := cellPosOf(b, n, i)
-			info := infoAt(b, s)
-			if info&infoOverflow == 0 || overflowAt(b, s).Pgid < m.Limit {
-				continue
-			}
-			was = overflowAt(b, s)
-			is, err = m.moveExtent(was, int(info&infoSize), len(b))
-		} else {
-			was = childRef(b, n, i)
-			is, err = m.move(was, level-1, childRows(b, n, i)&rowsOverflow != 0)
-			m.From = nil
-		}
+		was, is, err := m.moveEntry(b, n, i, level)
 		if err != nil {
 			return ref, err
 		}
@@ -142,6 +129,25 @@ func (m *relocator) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, 
 		ref, err = m.moveAlone(ref, level)
 	}
 	return ref, err
+}
+
+// moveEntry moves child i of b, or the extent of row i if b is a leaf. Both references are zero for a
+// row without an extent to move.
+func (m *relocator) moveEntry(b []byte, n, i int, level uint8) (was, is pager.Ref, err error) {
+	if level > 0 {
+		was = childRef(b, n, i)
+		is, err = m.move(was, level-1, childRows(b, n, i)&rowsOverflow != 0)
+		m.From = nil
+		return was, is, err
+	}
+	s := cellPosOf(b, n, i)
+	info := infoAt(b, s)
+	if info&infoOverflow == 0 || overflowAt(b, s).Pgid < m.Limit {
+		return was, is, nil
+	}
+	was = overflowAt(b, s)
+	is, err = m.moveExtent(was, int(info&infoSize), len(b))
+	return was, is, err
 }
 
 // moveAlone moves a page with unchanged content.

@@ -236,7 +236,11 @@ func (r *Reader) deltaBase(ref Ref, durable Epoch) ([]byte, error) {
 				}
 			} else if f := atomic.LoadPointer(&s.delta); f != nil {
 				if _, epoch, _ := decodeDelta(f); epoch == ref.Epoch {
-					return r.mergedPage(ref, f, durable)
+					b, changes, err := r.deltaLeaf(f, durable)
+					if err != nil {
+						return nil, err
+					}
+					return r.mergedPage(ref, b, changes)
 				}
 			}
 		}
@@ -244,15 +248,11 @@ func (r *Reader) deltaBase(ref Ref, durable Epoch) ([]byte, error) {
 	return r.fromFile(ref)
 }
 
-// mergedPage builds the page at ref from its base and the delta at f, in memory of the Go heap: it
-// lives as long as a reader uses it.
-func (r *Reader) mergedPage(ref Ref, f unsafe.Pointer, durable Epoch) ([]byte, error) {
-	old, changes, err := r.deltaLeaf(f, durable)
-	if err != nil {
-		return nil, err
-	}
+// mergedPage builds the page at ref from its base and its changes, in memory of the Go heap: it lives
+// as long as a reader uses it.
+func (r *Reader) mergedPage(ref Ref, base, changes []byte) ([]byte, error) {
 	b := make([]byte, r.pageSize)
-	return b, r.MergeDelta(ref, b, old, changes)
+	return b, r.MergeDelta(ref, b, base, changes)
 }
 
 // MergeDelta builds in b the page at ref from its base and its changes, nil for none.

@@ -253,86 +253,110 @@ func (a *Allocator) SpacePages() []Ref {
 // returns their images. The replaced pages are returned as freed: the last durable state uses them,
 // this one does not.
 //
-// Allocating and freeing these pages changes groups, too, so the loop repeats until each changed
+// Allocating and freeing these pages changes groups, too, so the step repeats until each changed
 // group has a new page. It terminates: a group allocates one page at most, and frees one.
 func (a *Allocator) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref, err error) {
-	s := a.space
-	fresh := map[uint64]Ref{} // group -> new free map page
-	newDirs := []Ref{}
-	allocate := func() (Ref, error) {
-		id, err := a.allocate(AllocPolicy{Purpose: ForCheckpoint}, false)
-		if err != nil {
-			return Ref{}, err
-		}
-		return Ref{id, epoch}, s.markUsed(id, 1, false)
+	c := freeMapCapture{a: a, epoch: epoch, maps: map[uint64]Ref{}}
+	err = c.dropOld()
+	for again := true; again && err == nil; {
+		again, err = c.step()
 	}
-	drop := func(ref Ref) error {
-		freed = append(freed, ref)
-		return s.markUnused(ref.Pgid, 1)
+	if err != nil {
+		return nil, nil, err
 	}
-	for _, ref := range a.dirs {
-		if err := drop(ref); err != nil {
-			return nil, nil, err
-		}
-	}
-	for len(s.groups) > 0 && uint64(len(s.groups)-1)*s.perGroup >= s.end {
-		last := s.groups[len(s.groups)-1]
-		s.groups = s.groups[:len(s.groups)-1]
-		if !last.ref.IsZero() {
-			if err := drop(last.ref); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
-	for again := true; again; {
-		again = false
-		for no := uint64(0); no < uint64(len(s.groups)); no++ {
-			g := s.groups[no]
-			if _, has := fresh[no]; !g.changed || has {
-				continue
-			}
-			if !g.ref.IsZero() {
-				if err := drop(g.ref); err != nil {
-					return nil, nil, err
-				}
-				g.ref = Ref{}
-				again = true // The old page's group has changed, and its number may be lower than no.
-			}
-			if g.nUsed == 0 {
-				g.changed = false
-				continue
-			}
-			ref, err := allocate()
-			if err != nil {
-				return nil, nil, err
-			}
-			fresh[no] = ref
-			again = true
-		}
-		// All of the directory is rewritten: 254 groups of 127 MiB a page at 4 KiB pages.
-		per := a.groupsPerDir()
-		want := (len(s.groups) + per - 1) / per
-		if want > 1 {
-			want++
-		}
-		for len(newDirs) < want {
-			ref, err := allocate()
-			if err != nil {
-				return nil, nil, err
-			}
-			newDirs = append(newDirs, ref)
-			again = true
-		}
-	}
-	images = make(map[Pgid][]byte, len(fresh)+len(newDirs))
-	for no, ref := range fresh {
-		g := s.groups[no]
+	images = make(map[Pgid][]byte, len(c.maps)+len(c.dirs))
+	for no, ref := range c.maps {
+		g := a.space.groups[no]
 		g.ref, g.changed = ref, false
 		images[ref.Pgid] = a.encodeFreeMap(ref, g.used)
 	}
-	a.dirs = newDirs
+	a.dirs = c.dirs
 	a.encodeDirectory(images)
-	return images, freed, nil
+	return images, c.freed, nil
+}
+
+// A freeMapCapture allocates the pages of captureFreeMap.
+type freeMapCapture struct {
+	a     *Allocator
+	epoch Epoch
+	maps  map[uint64]Ref // group -> new free map page
+	dirs  []Ref          // new directory pages
+	freed []Ref
+}
+
+func (c *freeMapCapture) allocate() (Ref, error) {
+	id, err := c.a.allocate(AllocPolicy{Purpose: ForCheckpoint}, false)
+	if err != nil {
+		return Ref{}, err
+	}
+	return Ref{id, c.epoch}, c.a.space.markUsed(id, 1, false)
+}
+
+func (c *freeMapCapture) drop(ref Ref) error {
+	c.freed = append(c.freed, ref)
+	return c.a.space.markUnused(ref.Pgid, 1)
+}
+
+// dropOld drops the directory, and the groups behind the end of the file.
+func (c *freeMapCapture) dropOld() error {
+	for _, ref := range c.a.dirs {
+		if err := c.drop(ref); err != nil {
+			return err
+		}
+	}
+	for s := c.a.space; len(s.groups) > 0 && uint64(len(s.groups)-1)*s.perGroup >= s.end; {
+		last := s.groups[len(s.groups)-1]
+		s.groups = s.groups[:len(s.groups)-1]
+		if last.ref.IsZero() {
+			continue
+		}
+		if err := c.drop(last.ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step replaces the pages of the groups that have changed, and allocates the directory. again says
+// that this has changed groups.
+func (c *freeMapCapture) step() (again bool, err error) {
+	s := c.a.space
+	for no := uint64(0); no < uint64(len(s.groups)); no++ {
+		g := s.groups[no]
+		if _, has := c.maps[no]; !g.changed || has {
+			continue
+		}
+		if !g.ref.IsZero() {
+			if err := c.drop(g.ref); err != nil {
+				return false, err
+			}
+			g.ref = Ref{}
+			again = true // The old page's group has changed, and its number may be lower than no.
+		}
+		if g.nUsed == 0 {
+			g.changed = false
+			continue
+		}
+		if c.maps[no], err = c.allocate(); err != nil {
+			return false, err
+		}
+		again = true
+	}
+	// All of the directory is rewritten: 254 groups of 127 MiB a page at 4 KiB pages.
+	per := c.a.groupsPerDir()
+	want := (len(s.groups) + per - 1) / per
+	if want > 1 {
+		want++
+	}
+	for len(c.dirs) < want {
+		ref, err := c.allocate()
+		if err != nil {
+			return false, err
+		}
+		c.dirs = append(c.dirs, ref)
+		again = true
+	}
+	return again, nil
 }
 
 func (a *Allocator) encodeFreeMap(ref Ref, used []uint64) []byte {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/ebbkv/ebb/internal/invariant"
 	"github.com/ebbkv/ebb/internal/prefetch"
 )
 
@@ -49,22 +48,11 @@ const Newest = math.MaxUint64
 // The first read from the file verifies checksum, own number, the epoch of the reference and
 // CheckPage; an invalid page is a *badfile.Error.
 func (v View) Page(ref Ref) ([]byte, error) {
-	if ref.Epoch > v.base {
-		if s := v.r.pool.table.peek(ref.Pgid); s != nil {
-			invariant.Pause()
-			if f := atomic.LoadPointer(&s.dirty); f != nil {
-				invariant.Pause()
-				if s.changed.Load() > v.version {
-					return v.r.undo.pageBefore(ref.Pgid, s, v.version)
-				}
-				return unsafe.Slice((*byte)(f), v.r.pageSize), nil
-			}
-			if f := atomic.LoadPointer(&s.delta); f != nil {
-				return v.r.mergedPage(ref, f, v.base)
-			}
-		}
+	b, changes, err := v.Leaf(ref)
+	if changes == nil || err != nil {
+		return b, err
 	}
-	return v.r.fromFile(ref)
+	return v.r.mergedPage(ref, b, changes)
 }
 
 // fromFile returns a page that has no frame and no delta.

@@ -91,7 +91,7 @@ var pageMutants = []mutant{
 		return 0, false, nil`, `	if true {
 		return 0, false, nil`},
 	{"check", "a_page_that_was_proved_beside_a_failed_sync_is_trusted", "pager/writeback.go", `	if f.verifyGeneration.Load() != generation {`, `	if false {`},
-	{"check", "a_group_of_the_free_map_that_changes_last_is_not_written", "pager/freemap.go", `				again = true // The old`, `				// The old`},
+	{"check", "a_group_of_the_free_map_that_changes_last_is_not_written", "pager/freemap.go", `			again = true // The old`, `			// The old`},
 	{"check", "what_is_read_to_be_changed_is_not_proved", "pager/read.go", `		if err := r.verify(ref, b); err != nil {
 			return err
 		}
