@@ -27,7 +27,7 @@ var pageMutants = []mutant{
 	{"order", "pages_that_replay_allocates_are_punched", "pager/holes.go", `(g.again == nil || !g.again.has(i))`, `true`},
 	{"order", "pages_behind_the_durable_state_are_punched", "pager/holes.go", `if end = min(end, s.end); a`, `if end = s.end; a`},
 	{"room", "the_reserve_is_punched", "pager/holes.go", `a.reservePages(0) + minHolePages/4`, `0`},
-	{"room", "close_punches_the_reserve", "pager/holes.go", `least, a.reservePages(0))`, `least, 0)`},
+	{"room", "close_punches_the_reserve", "pager/holes.go", `max(least/16, 1), a.reservePages(0)`, `max(least/16, 1), 0`},
 	{"room", "a_full_disk_is_asked_for_each_page", "pager/holes.go", `		a.Growth.full = true`, ``},
 	{"room", "space_that_comes_back_is_not_found", "pager/reservation.go",
 		`		a.Growth.full = false`, `		return err`},
