@@ -12,8 +12,17 @@ const (
 	prefixScans = 250_000 // for each million rows
 )
 
-// passes is how often a scan reads all rows: up to ten times as often in a small store.
-func (r *Run) passes() int { return max(r.ops(scanPasses*1e6)/r.rows(), 1) }
+// enoughRows are measured well: a small store is not scanned more often than that takes. With 25
+// million, the slowest stores of 100,000 rows took minutes.
+const enoughRows = 10_000_000
+
+// scanOps is ops of scans that read so many rows each.
+func (r *Run) scanOps(perMillion, rows int) int {
+	return min(r.ops(perMillion), max(enoughRows/rows, int(int64(r.N)*int64(perMillion)/1e6)))
+}
+
+// passes is how often a scan reads all rows.
+func (r *Run) passes() int { return max(r.scanOps(scanPasses*1e6, 1)/r.rows(), 1) }
 
 // Reads of many rows in order.
 var scans = []Workload{
@@ -24,7 +33,7 @@ var scans = []Workload{
 		About: "the 100 rows that share a prefix of 8 bytes, at random; scans per second, in one transaction",
 		Unit:  PerSecond, Goal: 1.2, Fixture: Fixture{Loaded: true, Order: grouped},
 		Run:   func(r *Run) error { return r.prefixScans(inOneView) },
-		Limit: func(r *Run) error { return r.copies(r.ops(prefixScans), groupRows*rowBytes) },
+		Limit: func(r *Run) error { return r.copies(r.scanOps(prefixScans, groupRows), groupRows*rowBytes) },
 	},
 	{
 		Name:  "scan-view",
@@ -123,7 +132,8 @@ func (r *Run) prefixScans(in transactions) error {
 		want[g] = groupTally(g, min(groupRows, r.rows()-g*groupRows))
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
-	return r.concurrently(r.ops(prefixScans), 0, func(c engine.Client, lo, hi int, _ *latencies) error {
+	ops := r.scanOps(prefixScans, groupRows)
+	return r.concurrently(ops, 0, func(c engine.Client, lo, hi int, _ *latencies) error {
 		key, end := make([]byte, keySize), make([]byte, 8)
 		return in(c, hi-lo, func(rd engine.Reader) error {
 			g := rng.IntN(groups)

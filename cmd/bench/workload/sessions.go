@@ -17,12 +17,13 @@ const (
 	sessionTTL     = 5 * time.Second // the shortest; the longest has sessionSpread more
 	sessionSpread  = 40 * time.Second
 	sessionPurge   = 2 * time.Second
+	sessionTime    = 50 * time.Second // until the first ones of the longest have expired
 )
 
 var sessions = []Workload{{
 	Name: "sessions",
 	About: "durable puts of sessions of 300 bytes that live 5 to 45 s, and as many gets, by 16 " +
-		"goroutines, with a purge each 2 s, for a minute at 100,000 rows",
+		"goroutines, with a purge each 2 s, for 50 s at 100,000 rows",
 	Unit: PerSecond, Durable: true, Clients: sessionClients, WatchDisk: true,
 	Fixture: Fixture{TTL: true}, Needs: purges, Run: runSessions,
 }}
@@ -41,7 +42,7 @@ func runSessions(r *Run) error {
 		return err
 	}
 	s := &sessionRun{expiry: make([]atomic.Int64, 3*r.rows())}
-	s.until = time.Now().Add(min(time.Duration(r.rows())*time.Minute/100_000, time.Minute))
+	s.until = time.Now().Add(min(time.Duration(r.rows())*sessionTime/100_000, sessionTime))
 	s.purge.Store(time.Now().Add(sessionPurge).UnixNano())
 	const row = keySize + sessionValue
 	err := r.concurrently(sessionClients, 0, func(c engine.Client, lo, _ int, lat *latencies) error {
