@@ -153,7 +153,7 @@ func TestRowsOutOfOrderArePut(t *testing.T) {
 			all := append(append(append([]Change(nil), changes[:500]...), odd), changes[500:]...)
 			was := make([]Info, len(all))
 			require.NoError(t, tx.Apply(CatalogTree, all, was))
-			require.Greater(t, tx.w.refBytes, int64(20*DefaultPageSize), name)
+			require.Greater(t, tx.w.refBytes, int64(10*DefaultPageSize), name)
 			for i, info := range was {
 				require.Equal(t, i == 500 && name != "deletion", info.Found, i)
 			}

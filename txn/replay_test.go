@@ -103,7 +103,7 @@ func TestLogIsReadTwice(t *testing.T) {
 		requireLogRows(t, s, n)
 		// Headers, and the first record of each segment, are read before: here a tenth of all, or a
 		// quarter with the spares.
-		require.InDelta(t, 2, float64(counter.bytes)/float64(logBytes), 0.4, "cache of %d bytes", cache)
+		require.InDelta(t, 2.4, float64(counter.bytes)/float64(logBytes), 0.5, "cache of %d bytes", cache)
 	}
 }
 
