@@ -114,7 +114,7 @@ func (f *mainFile) writeBulkBuffers(full <-chan bulkBuffer, empty chan<- bulkBuf
 func (f *mainFile) writeBulkBuffer(d bulkBuffer) error {
 	for ids, b := d.ids, d.buf; len(ids) > 0; {
 		n := consecutive(ids)
-		if err := f.writeRun(ids[:n], b[:n*f.pageSize]); err != nil {
+		if err := f.writeRun(ids[0], b[:n*f.pageSize]); err != nil {
 			return err
 		}
 		if err := f.startWriteBack(f.byteRange(ids[:n])); err != nil {
@@ -134,18 +134,18 @@ func consecutive(ids []Pgid) int {
 	return n
 }
 
-// writeRun writes the pages with these consecutive numbers.
-func (f *mainFile) writeRun(ids []Pgid, b []byte) error {
+// writeRun sets the checksums of consecutive pages, of which id is the first, and writes them.
+func (f *mainFile) writeRun(id Pgid, b []byte) error {
 	for at := 0; at < len(b); at += f.pageSize {
 		SetChecksum(b[at:at+f.pageSize], f.salt)
 	}
-	off := int64(ids[0]) * int64(f.pageSize)
-	if err := f.writeAt(b, off); err != nil {
+	if err := f.writeAt(b, int64(id)*int64(f.pageSize)); err != nil {
 		return err
 	}
-	f.pagesWritten.Add(uint64(len(ids)))
-	for _, id := range ids {
-		f.markTrusted(id)
+	n := len(b) / f.pageSize
+	f.pagesWritten.Add(uint64(n))
+	for i := range n {
+		f.markTrusted(id + Pgid(i))
 	}
 	return nil
 }

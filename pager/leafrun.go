@@ -25,22 +25,13 @@ func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, how AllocPolic
 		p.Alloc.ReleaseReplay(n)
 		return Ref{}, err
 	}
-	ref := Ref{id, epoch}
 	for i := range n {
-		id, page := id+Pgid(i), b[i*uint64(p.pageSize):][:p.pageSize]
-		SetRef(page, Ref{id, epoch})
-		SetChecksum(page, p.salt)
+		id := id + Pgid(i)
+		SetRef(b[i*uint64(p.pageSize):], Ref{id, epoch})
 		p.Reader.drop(id)
 		p.Pool.SetOwner(id, owner)
 	}
-	if err := p.writeAt(b, int64(id)*int64(p.pageSize)); err != nil {
-		return ref, err
-	}
-	for i := range n {
-		p.markTrusted(id + Pgid(i))
-	}
-	p.pagesWritten.Add(n)
-	return ref, nil
+	return Ref{id, epoch}, p.writeRun(id, b)
 }
 
 // Checksum returns the checksum field of a page.
