@@ -196,8 +196,6 @@ var storeMutants = []mutant{
 	{"laid", "pages_of_leaves_are_not_claimed", "txn/redo.go", `return r.op == opPutNamed || r.op == opLeaves`, `return r.op == opPutNamed`},
 	{"laid", "leaves_are_laid_whatever_comes_before", "txn/leafrun.go", `	if !f.Beyond(changes[0].Key) {`, `	if f == nil {`},
 	{"laid", "leaves_are_laid_of_what_ended_the_leaf_before", "txn/leafrun.go", ` && bytes.Compare(last, changes[n].Key) < 0 {`, ` {`},
-	{"laid", "rows_of_the_last_leaf_are_not_in_the_redo", "txn/leafrun.go", `		if err := w.logPut(s.id, c.Key, c.Value, c.Tag); err != nil {`, `		if err := error(nil); err != nil {
-			_ = c`},
 	{"laid", "leaves_are_laid_in_commits_that_wait", "txn/leafrun.go", `!w.relaxed || `, ``},
 	{"laid", "a_leaf_is_laid_out_of_order", "btree/append.go", ` || n > 0 && bytes.Compare(changes[n-1].Key, row.Key) >= 0 {`, ` {`},
 	{"laid", "branches_do_not_count_leaves", "btree/append.go", `	setChildRows(b, n, i, childRows(b, n, i)+it.rows)`, ``},
