@@ -28,12 +28,11 @@ type frameArena struct {
 	inUse   atomic.Int64
 }
 
-// The first slab is small, so that a small store costs little; the next one is a huge page, which
-// the system gives with one fault instead of five hundred.
+// Slabs start small, so that a small store costs little, and double up to a size that huge pages
+// serve.
 const (
-	firstSlab  = 256 << 10
-	slabGrowth = 8
-	lastSlab   = 16 << 20
+	firstSlab = 256 << 10
+	lastSlab  = 16 << 20
 )
 
 // alloc returns a frame with undefined content.
@@ -70,7 +69,7 @@ func (a *frameArena) alloc() (unsafe.Pointer, error) {
 func (a *frameArena) slab() ([]byte, error) {
 	size := firstSlab
 	if n := len(a.slabs); n > 0 {
-		size = min(slabGrowth*len(a.slabs[n-1]), lastSlab)
+		size = min(2*len(a.slabs[n-1]), lastSlab)
 	}
 	return offheap.Alloc(max(size, 4*a.pageSize))
 }
