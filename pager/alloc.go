@@ -17,8 +17,7 @@ type Allocator struct {
 	dirs     []Ref // used free directory pages: level 0, then the root if there is one
 	Growth   fileGrowth
 	reserved reservation
-	noPunch  bool   // the file system refuses to punch holes
-	noRoom   uint64 // holes before this page have no room: see fillScattered
+	Holes    holes
 }
 
 // An AllocPolicy says how much of the reserve allocations may use, and which free pages they prefer.
@@ -65,7 +64,7 @@ func (a *Allocator) allocate(how AllocPolicy, inMemory bool) (Pgid, error) {
 		if err != nil || ok {
 			return id, err
 		}
-		filled, err := a.fill(1)
+		filled, err := a.Holes.fill(1)
 		if err != nil {
 			return 0, err
 		}
@@ -78,7 +77,7 @@ func (a *Allocator) allocate(how AllocPolicy, inMemory bool) (Pgid, error) {
 
 // prepareAlloc ensures that n pages can be allocated, and that searches for them have this fit.
 func (a *Allocator) prepareAlloc(n uint64, how AllocPolicy) error {
-	if err := a.fillReserve(n); err != nil {
+	if err := a.Holes.fillReserve(n); err != nil {
 		return err
 	}
 	if err := a.reserve(n, false, how.Purpose); err != nil {
@@ -94,7 +93,7 @@ func (a *Allocator) prepareAlloc(n uint64, how AllocPolicy) error {
 		}
 	}
 	if how.Fit == FitLowest || a.space.ceiling.Load() > 0 {
-		return a.fillLowest()
+		return a.Holes.fillLowest()
 	}
 	return nil
 }
@@ -141,7 +140,7 @@ func (a *Allocator) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err erro
 	}
 	id, ok, err := search()
 	if !ok && err == nil {
-		if ok, err = a.fillExtent(n, below); ok {
+		if ok, err = a.Holes.fillExtent(n, below); ok {
 			id, ok, err = search()
 		}
 	}

@@ -31,6 +31,7 @@ func NewCopyWriter(o Options, m *Meta) *CopyWriter {
 		mainFile: &mainFile{o: o, pageSize: m.PageSize, salt: Salt(m.StoreID)},
 		space:    newSpace(m.PageSize),
 	}
+	a.Holes.Allocator = a
 	if o.SmallGroups {
 		a.space.perGroup = smallGroup
 	}

@@ -38,44 +38,51 @@ const (
 	fillBytes = 4 << 20
 )
 
+// holes makes free pages holes, and holes available pages. The writer lock guards it, as its allocator.
+type holes struct {
+	*Allocator
+	noPunch bool   // the file system refuses to punch holes
+	noRoom  uint64 // holes before this page have no room: see fillScattered
+}
+
 // punchSizes are minHolePages and the pages to keep. Small groups have small files.
-func (a *Allocator) punchSizes() (least, keep uint64) {
-	if a.o.SmallGroups {
-		return minHolePages / 16, a.reservePages(0) + minHolePages/4
+func (h *holes) punchSizes() (least, keep uint64) {
+	if h.o.SmallGroups {
+		return minHolePages / 16, h.reservePages(0) + minHolePages/4
 	}
-	spare := max(spareBytes/uint64(a.pageSize), a.space.nUsed/spareFraction)
-	return minHolePages, a.reservePages(0) + spare
+	spare := max(spareBytes/uint64(h.pageSize), h.space.nUsed/spareFraction)
+	return minHolePages, h.reservePages(0) + spare
 }
 
 // TakeDead takes runs of available pages below end for Punch: those that the store does not need soon
 // or, with all, of a store that is idle or closed, all but the reserve. Writer lock.
-func (a *Allocator) TakeDead(end uint64, all bool) []pageRange {
-	least, keep := a.punchSizes()
+func (h *holes) TakeDead(end uint64, all bool) []pageRange {
+	least, keep := h.punchSizes()
 	if all {
-		least, keep = max(least/16, 1), a.reservePages(0)
+		least, keep = max(least/16, 1), h.reservePages(0)
 	}
-	return a.takeDead(end, least, keep)
+	return h.takeDead(end, least, keep)
 }
 
 // Excess is how many pages have room on the disk, or may have it, and are not in use, the reserve not
 // counted. Writer lock.
-func (a *Allocator) Excess() uint64 {
-	taken := a.space.nUsed + a.space.holes.n + a.reservePages(0)
-	return max(uint64(a.FileBytes())/uint64(a.pageSize), taken) - taken
+func (h *holes) Excess() uint64 {
+	taken := h.space.nUsed + h.space.holes.n + h.reservePages(0)
+	return max(uint64(h.FileBytes())/uint64(h.pageSize), taken) - taken
 }
 
 // WorthFreeing says whether what a checkpoint would free is worth one: long runs, and a sixteenth of
 // the pages in use. Writer lock.
-func (a *Allocator) WorthFreeing() bool {
-	least, _ := a.punchSizes()
-	return !a.noPunch && a.Unfree() >= max(4*least, a.space.nUsed/16)
+func (h *holes) WorthFreeing() bool {
+	least, _ := h.punchSizes()
+	return !h.noPunch && h.Unfree() >= max(4*least, h.space.nUsed/16)
 }
 
 // takeDead takes runs of at least least pages, highest first: available ones, as long as keep of them
 // stay, and once the holes of each group that may have room from the session before.
-func (a *Allocator) takeDead(end, least, keep uint64) (runs []pageRange) {
-	s := a.space
-	if end = min(end, s.end); a.noPunch || a.o.ReadOnly {
+func (h *holes) takeDead(end, least, keep uint64) (runs []pageRange) {
+	s := h.space
+	if end = min(end, s.end); h.noPunch || h.o.ReadOnly {
 		return nil
 	}
 	for no := len(s.groups) - 1; no >= 0; no-- {
@@ -132,12 +139,12 @@ func lastRun(g *group, words bitmap, top uint64) (lo, hi uint64) {
 // Punch gives the room of pages of TakeDead back to the file system, in parts: while a call runs, the
 // file system lets no other change the file's extents, and a commit that fills holes waits for it. It
 // takes no lock. Any failure ends punching; the pages are free.
-func (a *Allocator) Punch(runs []pageRange) error {
-	size, part := int64(a.pageSize), Pgid(freeStep/a.pageSize)
+func (h *holes) Punch(runs []pageRange) error {
+	size, part := int64(h.pageSize), Pgid(freeStep/h.pageSize)
 	for _, r := range runs {
 		for at := r.from; at < r.to; at += part {
-			if err := a.file.PunchHole(int64(at)*size, int64(min(part, r.to-at))*size); err != nil {
-				return fmt.Errorf("punch %s at page %d: %w", a.name, at, err)
+			if err := h.file.PunchHole(int64(at)*size, int64(min(part, r.to-at))*size); err != nil {
+				return fmt.Errorf("punch %s at page %d: %w", h.name, at, err)
 			}
 		}
 	}
@@ -145,12 +152,12 @@ func (a *Allocator) Punch(runs []pageRange) error {
 }
 
 // Punched makes pages of TakeDead holes, after Punch has returned err. Writer lock.
-func (a *Allocator) Punched(runs []pageRange, err error) error {
-	a.noPunch = a.noPunch || err != nil
+func (h *holes) Punched(runs []pageRange, err error) error {
+	h.noPunch = h.noPunch || err != nil
 	for _, r := range runs {
-		set := a.space.setHole
+		set := h.space.setHole
 		if errors.Is(err, errors.ErrUnsupported) { // then the first call has changed nothing
-			set = a.space.setAvail
+			set = h.space.setAvail
 		}
 		if err := set(r.from, uint64(r.to-r.from)); err != nil {
 			return err
@@ -171,29 +178,29 @@ func (s *space) setHole(id Pgid, n uint64) error {
 }
 
 // fillReserve fills holes, if n pages and the reserve are not available.
-func (a *Allocator) fillReserve(n uint64) error {
-	if s := a.space; s.holes.n == 0 || s.free() >= n+a.reserved.pages {
+func (h *holes) fillReserve(n uint64) error {
+	if s := h.space; s.holes.n == 0 || s.free() >= n+h.reserved.pages {
 		return nil
 	}
-	a.reserved.pages = a.reservePages(0)
-	_, err := a.fill(n + a.reserved.pages)
+	h.reserved.pages = h.reservePages(0)
+	_, err := h.fill(n + h.reserved.pages)
 	return err
 }
 
 // fill reserves room for holes, in runs as allocations want them, until n more pages are available.
 // It returns their number, which is less if there are no such runs, or no room.
-func (a *Allocator) fill(n uint64) (filled uint64, err error) {
-	s := a.space
+func (h *holes) fill(n uint64) (filled uint64, err error) {
+	s := h.space
 	for filled < n && s.holes.n > 0 {
-		if a.Growth.full {
-			more, err := a.fillScattered(n - filled)
+		if h.Growth.full {
+			more, err := h.fillScattered(n - filled)
 			return filled + more, err
 		}
 		found, err := s.findRun(&s.holes, false)
 		if err != nil || !found {
 			return filled, err
 		}
-		more, err := a.fillAt(n - filled)
+		more, err := h.fillAt(n - filled)
 		if filled += more; err != nil || more == 0 {
 			return filled, err
 		}
@@ -202,8 +209,8 @@ func (a *Allocator) fill(n uint64) (filled uint64, err error) {
 }
 
 // fillLowest fills the lowest holes, if no available page is lower.
-func (a *Allocator) fillLowest() error {
-	s := a.space
+func (h *holes) fillLowest() error {
+	s := h.space
 	if s.holes.n == 0 || s.avail.run < s.avail.runEnd {
 		return nil
 	}
@@ -216,36 +223,36 @@ func (a *Allocator) fillLowest() error {
 	if err != nil || found && s.avail.run < s.holes.run {
 		return err
 	}
-	_, err = a.fillAt(1)
+	_, err = h.fillAt(1)
 	return err
 }
 
 // fillAt fills the holes in the part of the file that begins with the run found. Where the disk has
 // no room for all of them, it looks for n holes that have some.
-func (a *Allocator) fillAt(n uint64) (filled uint64, err error) {
-	s := a.space
+func (h *holes) fillAt(n uint64) (filled uint64, err error) {
+	s := h.space
 	from := uint64(s.holes.run)
-	to := min(from+max(fillBytes/uint64(a.pageSize), minHolePages), s.end, (from/s.perGroup+1)*s.perGroup)
+	to := min(from+max(fillBytes/uint64(h.pageSize), minHolePages), s.end, (from/s.perGroup+1)*s.perGroup)
 	s.holes.cursor, s.holes.fragments = min(s.holes.cursor, to), min(s.holes.fragments, to)
 	s.holes.run, s.holes.runEnd = 0, 0
-	if !a.Growth.full {
-		if filled, err = a.fillRange(from, to); !NoSpace(err) {
+	if !h.Growth.full {
+		if filled, err = h.fillRange(from, to); !NoSpace(err) {
 			return filled, err
 		}
-		a.Growth.full = true
+		h.Growth.full = true
 	}
-	return a.fillScattered(n)
+	return h.fillScattered(n)
 }
 
 // fillRange makes the holes in [from, to), of one group, available. Pages in use stay as they are.
-func (a *Allocator) fillRange(from, to uint64) (filled uint64, err error) {
-	s := a.space
+func (h *holes) fillRange(from, to uint64) (filled uint64, err error) {
+	s := h.space
 	g, _, err := s.at(Pgid(from))
 	if err != nil {
 		return 0, err
 	}
-	if err := a.file.Reserve(int64(from)*int64(a.pageSize), int64(to-from)*int64(a.pageSize)); err != nil {
-		return 0, fmt.Errorf("reserve pages from %d on of %s: %w", from, a.name, err)
+	if err := h.file.Reserve(int64(from)*int64(h.pageSize), int64(to-from)*int64(h.pageSize)); err != nil {
+		return 0, fmt.Errorf("reserve pages from %d on of %s: %w", from, h.name, err)
 	}
 	first := from / s.perGroup * s.perGroup
 	for i := nextBit(g.hole, from-first, false); i < to-first; i = nextBit(g.hole, i+1, false) {
@@ -260,20 +267,20 @@ func (a *Allocator) fillRange(from, to uint64) (filled uint64, err error) {
 
 // fillScattered makes n holes available that have room, on a disk that has no more: those that the
 // session before had reserved. Each hole is tried once in a session.
-func (a *Allocator) fillScattered(n uint64) (filled uint64, err error) {
-	s := a.space
-	for no := a.noRoom / s.perGroup; no < uint64(len(s.groups)); no++ {
+func (h *holes) fillScattered(n uint64) (filled uint64, err error) {
+	s := h.space
+	for no := h.noRoom / s.perGroup; no < uint64(len(s.groups)); no++ {
 		first := no * s.perGroup
 		g, _, err := s.at(Pgid(first))
 		if err != nil {
 			return filled, err
 		}
-		for a.noRoom = max(a.noRoom, first); ; {
-			lo := nextBit(g.hole, a.noRoom-first, false)
+		for h.noRoom = max(h.noRoom, first); ; {
+			lo := nextBit(g.hole, h.noRoom-first, false)
 			if lo >= s.perGroup {
 				break
 			}
-			more, err := a.fillParts(first+lo, first+nextBit(g.hole, lo, true), n-filled)
+			more, err := h.fillParts(first+lo, first+nextBit(g.hole, lo, true), n-filled)
 			if filled += more; err != nil || filled >= n {
 				return filled, err
 			}
@@ -283,25 +290,25 @@ func (a *Allocator) fillScattered(n uint64) (filled uint64, err error) {
 }
 
 // fillParts is fillRange of as large parts of [from, to) as have room, until n pages are available.
-func (a *Allocator) fillParts(from, to, n uint64) (filled uint64, err error) {
-	filled, err = a.fillRange(from, to)
-	if a.noRoom = to; !NoSpace(err) {
+func (h *holes) fillParts(from, to, n uint64) (filled uint64, err error) {
+	filled, err = h.fillRange(from, to)
+	if h.noRoom = to; !NoSpace(err) {
 		return filled, err
 	}
 	if to-from == 1 {
 		return 0, nil
 	}
 	half := from + (to-from)/2
-	if filled, err = a.fillParts(from, half, n); err != nil || filled >= n {
+	if filled, err = h.fillParts(from, half, n); err != nil || filled >= n {
 		return filled, err
 	}
-	more, err := a.fillParts(half, to, n-filled)
+	more, err := h.fillParts(half, to, n-filled)
 	return filled + more, err
 }
 
 // fillExtent fills a run of at least n holes below a page, and says whether there was one.
-func (a *Allocator) fillExtent(n, below uint64) (filled bool, err error) {
-	s := a.space
+func (h *holes) fillExtent(n, below uint64) (filled bool, err error) {
+	s := h.space
 	if n > s.perGroup || s.holes.n < n || n >= s.holeMiss {
 		return false, nil
 	}
@@ -315,7 +322,7 @@ func (a *Allocator) fillExtent(n, below uint64) (filled bool, err error) {
 			if first+lo+n > below {
 				return false, nil
 			}
-			_, err := a.fillRange(first+lo, first+min(hi, lo+max(n, fillBytes/uint64(a.pageSize))))
+			_, err := h.fillRange(first+lo, first+min(hi, lo+max(n, fillBytes/uint64(h.pageSize))))
 			if !NoSpace(err) {
 				return err == nil, err
 			}
@@ -329,16 +336,16 @@ func (a *Allocator) fillExtent(n, below uint64) (filled bool, err error) {
 
 // trimTail lowers the end of the file past its free pages. If there are holes among them, there is
 // room behind the new end for the reserve, or the end stays.
-func (a *Allocator) trimTail() {
-	s := a.space
+func (h *holes) trimTail() {
+	s := h.space
 	s.tail()
-	low := s.end - a.FreeTail()
+	low := s.end - h.FreeTail()
 	if low == s.end {
 		return
 	}
-	a.Growth.EndPreallocation()
-	room, size := min(a.reservePages(0), s.end-low), int64(a.pageSize)
-	if a.file.Reserve(int64(low)*size, int64(room)*size) != nil {
+	h.Growth.EndPreallocation()
+	room, size := min(h.reservePages(0), s.end-low), int64(h.pageSize)
+	if h.file.Reserve(int64(low)*size, int64(room)*size) != nil {
 		return
 	}
 	for id := low; id < s.end; id++ {
@@ -350,8 +357,8 @@ func (a *Allocator) trimTail() {
 		s.markAllocated(pool, g, i)
 	}
 	if room < s.end-low { // else what was behind the end goes on from there
-		a.Growth.size = int64(low+room) * size
-		a.Growth.threshold = min(a.Growth.threshold, a.Growth.size)
+		h.Growth.size = int64(low+room) * size
+		h.Growth.threshold = min(h.Growth.threshold, h.Growth.size)
 	}
 	s.end = low
 }

@@ -98,7 +98,7 @@ func (b *holeBed) checkpoint(t *testing.T) {
 func (b *holeBed) punch(t *testing.T, end uint64) (punched uint64) {
 	t.Helper()
 	before, keep := b.p.Alloc.space.avail.n, b.p.Alloc.reservePages(0)
-	dead := b.p.Alloc.TakeDead(end, false)
+	dead := b.p.Alloc.Holes.TakeDead(end, false)
 	require.GreaterOrEqual(t, b.p.Alloc.space.avail.n, min(before, keep))
 	for _, r := range dead {
 		punched += uint64(r.to - r.from)
@@ -107,7 +107,7 @@ func (b *holeBed) punch(t *testing.T, end uint64) (punched uint64) {
 			require.NotContains(t, b.live, id)
 		}
 	}
-	require.NoError(t, b.p.Alloc.Punched(dead, b.p.Alloc.Punch(dead)))
+	require.NoError(t, b.p.Alloc.Holes.Punched(dead, b.p.Alloc.Holes.Punch(dead)))
 	return punched
 }
 
@@ -321,7 +321,7 @@ func TestWithoutHolesFreePagesStayAvailable(t *testing.T) {
 			b.p.file = good
 			require.Equal(t, name == "failed", b.p.Alloc.space.holes.n > 0)
 			b.requireRoom(t)
-			require.Empty(t, b.p.Alloc.TakeDead(b.p.Alloc.Pages(), false))
+			require.Empty(t, b.p.Alloc.Holes.TakeDead(b.p.Alloc.Pages(), false))
 			for range 500 {
 				require.True(t, b.put(t, AllocPolicy{}))
 			}
@@ -436,8 +436,8 @@ func TestCloseKeepsTheReserve(t *testing.T) {
 	a := b.p.Alloc
 	keep := a.reservePages(0)
 	require.Greater(t, a.space.avail.n, keep)
-	dead := a.TakeDead(a.Pages(), true)
-	require.NoError(t, a.Punched(dead, a.Punch(dead)))
+	dead := a.Holes.TakeDead(a.Pages(), true)
+	require.NoError(t, a.Holes.Punched(dead, a.Holes.Punch(dead)))
 	require.Equal(t, keep, a.space.avail.n)
 	b.requireRoom(t)
 }

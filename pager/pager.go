@@ -129,7 +129,7 @@ func newPager(o Options, f vfs.File) *Pager {
 	p := &Pager{mainFile: mainFile{o: o, file: f, name: filepath.Base(o.Path)}}
 	p.flusher = flusher{mainFile: &p.mainFile, pool: &p.Pool}
 	p.Pool.mainFile, p.Alloc.mainFile, p.Alloc.Growth.mainFile = &p.mainFile, &p.mainFile, &p.mainFile
-	p.Alloc.pool, p.Alloc.Growth.bound = &p.Pool, o.MaxBytes
+	p.Alloc.pool, p.Alloc.Growth.bound, p.Alloc.Holes.Allocator = &p.Pool, o.MaxBytes, &p.Alloc
 	p.Reader.mainFile, p.Reader.pool, p.Reader.undo = &p.mainFile, &p.Pool, &p.Undo
 	return p
 }

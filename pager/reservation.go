@@ -66,10 +66,10 @@ func (a *Allocator) reserve(n uint64, atEnd bool, purpose Purpose) error {
 	}
 	want := n + a.reservePages(n)
 	want -= min(want-1, a.space.free())
-	filled, bad := a.fillScattered(want)
+	filled, bad := a.Holes.fillScattered(want)
 	if filled == 0 && bad == nil && a.Growth.full { // the disk may have space again
 		a.Growth.full = false
-		filled, bad = a.fill(want)
+		filled, bad = a.Holes.fill(want)
 	}
 	if filled == 0 || bad != nil {
 		return errors.Join(err, bad)
@@ -94,7 +94,7 @@ func (a *Allocator) reserveNow(n uint64, atEnd bool, purpose Purpose) error {
 // and HasSpace returns true soon.
 func (a *Allocator) HasSpace(n uint64, how AllocPolicy) bool {
 	if a.space.holes.n > 0 && a.space.inCurrentRun(n, how) < n {
-		if _, err := a.fill(n + a.reservePages(n)); err != nil {
+		if _, err := a.Holes.fill(n + a.reservePages(n)); err != nil {
 			return false
 		}
 	}

@@ -43,7 +43,7 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 		return nil, err
 	}
 	p.Alloc.space.rewind()
-	p.Alloc.trimTail()
+	p.Alloc.Holes.trimTail()
 	for _, g := range p.Alloc.space.groups {
 		g.again = nil
 	}

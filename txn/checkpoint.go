@@ -287,15 +287,15 @@ func (k *checkpointer) finish(c *checkpointState) error {
 // called with checkpointer.mu.
 func (k *checkpointer) punchHoles(end uint64, all bool) error {
 	_ = k.s.lockWriter(nil)
-	dead := k.s.pg.Alloc.TakeDead(end, all)
+	dead := k.s.pg.Alloc.Holes.TakeDead(end, all)
 	k.s.unlockWriter()
 	if len(dead) == 0 {
 		return nil
 	}
-	failed := k.s.pg.Alloc.Punch(dead)
+	failed := k.s.pg.Alloc.Holes.Punch(dead)
 	_ = k.s.lockWriter(nil)
 	defer k.s.unlockWriter()
-	if err := k.s.pg.Alloc.Punched(dead, failed); err != nil {
+	if err := k.s.pg.Alloc.Holes.Punched(dead, failed); err != nil {
 		return k.s.fail(err)
 	}
 	return nil

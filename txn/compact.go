@@ -60,16 +60,16 @@ func (k *checkpointer) shrinkMost() int {
 // the last one does not supersede that state, so its pages are not punched after it.
 func (k *checkpointer) punchAtClose() error {
 	a := k.s.pg.Alloc
-	if a.WorthFreeing() && k.s.epoch < lastEpoch {
+	if a.Holes.WorthFreeing() && k.s.epoch < lastEpoch {
 		if err := k.runLocked(); err != nil {
 			return err
 		}
 	}
-	dead := a.TakeDead(k.s.pg.LastMeta().Pages, true)
+	dead := a.Holes.TakeDead(k.s.pg.LastMeta().Pages, true)
 	if len(dead) == 0 {
 		return nil
 	}
-	if err := a.Punched(dead, a.Punch(dead)); err != nil {
+	if err := a.Holes.Punched(dead, a.Holes.Punch(dead)); err != nil {
 		return k.s.fail(err)
 	}
 	return nil

@@ -123,6 +123,6 @@ func (k *checkpointer) worthPacking() bool {
 	if k.s.canWrite() != nil || !k.s.started {
 		return false
 	}
-	excess := int64(k.s.pg.Alloc.Excess()) * int64(k.s.pg.PageSize())
+	excess := int64(k.s.pg.Alloc.Holes.Excess()) * int64(k.s.pg.PageSize())
 	return k.logGrown() >= packLeast || excess >= max(packLeast, k.usedBytes.Load()/16)
 }
