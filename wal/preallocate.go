@@ -19,6 +19,23 @@ func (o Options) segmentFileSize(used int64) int64 {
 	return min(o.SegmentSize, alignUp(max(o.FirstSegmentBytes, 2*used), pageUnit))
 }
 
+// A new segment is filled with zeros unless the last written group was large: more than this
+// fraction of a segment. Without the fill each sync writes metadata at least, to commit the
+// allocation of its blocks, and with a journal several times; the fill costs one more write of all
+// bytes, in few pieces and ahead of time. Commits without a sync gain little by it.
+const (
+	largeGroup         = 8
+	largeUnsyncedGroup = 64
+)
+
+// isLarge says that a segment of this size need not be filled for groups of this size.
+func (g *group) isLarge(segmentSize int64) bool {
+	if g.sync {
+		return int64(g.size) > segmentSize/largeGroup
+	}
+	return int64(g.size) > segmentSize/largeUnsyncedGroup
+}
+
 // zeroChunk is the number of bytes of a new segment that are filled and written back at once: a
 // concurrent commit waits for a fraction of a millisecond, not for several.
 const zeroChunk = 256 << 10
@@ -139,9 +156,9 @@ func (p *segmentPool) newHeader(number uint64, block int64) segmentHeader {
 // newSegment makes a segment file, which reads as zeros behind its header. It is durable on return.
 // If it fails no file remains, or one that Scan reports as foreign or as a spare.
 //
-// It fills the file with zeros: without that each sync writes metadata at least, to commit the
-// allocation of its blocks, and with a journal several times. The fill costs one more write of all
-// bytes, in few pieces and ahead of time.
+// As a rule it fills the file with zeros: later syncs then never commit the allocation of its
+// blocks. While groups are large that costs more than it saves, and newSegment only reserves the
+// blocks.
 //
 // flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt on a full
 // disk left behind.
@@ -174,12 +191,19 @@ func (p *segmentPool) newSegment(number uint64, size int64, flag vfs.Flag) (_ *s
 		}
 	}
 	seg.segmentHeader = p.newHeader(number, block)
-	zeros := vfs.AlignedBuffer(int(min(zeroPiece, size)))
+	fill := size
+	if p.skipZeroFill.Load() {
+		if err := file.Grow(size); err != nil {
+			return nil, fmt.Errorf("reserve log segment %s: %w", name, err)
+		}
+		fill = firstRecord
+	}
+	zeros := vfs.AlignedBuffer(int(min(zeroPiece, fill)))
 	putSegmentHeader(zeros, seg.segmentHeader)
-	for off, begun := int64(0), int64(0); off < size; {
-		n := min(int64(len(zeros)), size-off)
+	for off, begun := int64(0), int64(0); off < fill; {
+		n := min(int64(len(zeros)), fill-off)
 		err := vfs.WriteFull(file, zeros[:n], off)
-		if off += n; err == nil && (off-begun >= zeroChunk || off == size) {
+		if off += n; err == nil && (off-begun >= zeroChunk || off == fill) {
 			err = file.WriteBack(begun, off-begun) // in pieces: a concurrent commit waits for one of them
 			begun = off
 		}

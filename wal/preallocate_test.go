@@ -138,6 +138,37 @@ func TestPrepareFailureIsReportedByTheNextCommit(t *testing.T) {
 	require.Error(t, l.Close(false))
 }
 
+// TestSegmentIsFilledUnlessGroupsAreLarge counts what is written to the second segment before a
+// record is in it.
+func TestSegmentIsFilledUnlessGroupsAreLarge(t *testing.T) {
+	for _, test := range []struct {
+		group  int
+		sync   bool
+		filled int
+	}{
+		{1000, true, 512 << 10}, {48 << 10, true, 512 << 10}, {80 << 10, true, firstRecord},
+		{1000, false, 512 << 10}, {12 << 10, false, firstRecord},
+	} {
+		d := newDisk(t, 0)
+		o := testOptions(d)
+		o.SegmentSize, o.FirstSegmentBytes = 512<<10, 512<<10
+		l := createTest(t, o)
+		filled := 0
+		d.hook = func(op, name string, n int) (int, error) {
+			if op == "write" && strings.HasSuffix(name, "-000002") {
+				filled += n
+			}
+			return n, nil
+		}
+		for filled == 0 {
+			l.commit(text(len(l.commits), test.group), test.sync)
+		}
+		d.hook = nil
+		require.Equal(t, test.filled, filled, "groups of %d bytes", test.group)
+		mustReplay(t, o, l.start, 0, l.commits)
+	}
+}
+
 // TestSegmentIsFilledPieceByPiece: at most one piece waits for writeback, which a commit would wait
 // for. An error of a piece's writeback is reported at once, since the system may not report it
 // again.

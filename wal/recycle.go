@@ -18,9 +18,10 @@ type segmentPool struct {
 	state    *state
 	appender *appender
 
-	follows atomic.Uint32 // see Log.SetFollows
-	bytes   atomic.Int64  // of the segment files on disk
-	bound   atomic.Int64  // see Log.SetBound
+	follows      atomic.Uint32 // see Log.SetFollows
+	bytes        atomic.Int64  // of the segment files on disk
+	bound        atomic.Int64  // see Log.SetBound
+	skipZeroFill atomic.Bool   // a new segment need not be filled: see largeGroup
 
 	// mu serialises the work on segment files that hold no record that counts, and is held across
 	// their writes and syncs. It is taken before syncer.mu and appender.mu, never after.
