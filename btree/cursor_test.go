@@ -116,7 +116,8 @@ func requireScanInBounds(t *testing.T, r *nearReader, c *Cursor, forward bool, l
 		ok = move(&walk)
 	}
 	if _, _, more := scan.ScanRow(); !more {
-		require.False(t, ok && inBounds(walk.Key(), lo, hi), "rows [%s, %s) end before %s", lo, hi, walk.Key())
+		require.False(t, ok && inBounds(walk.Key(), lo, hi), "rows [%s, %s) end before %s", lo, hi,
+			walk.Key())
 		ok = move(&scan)
 		require.False(t, ok && inBounds(scan.Key(), lo, hi), "rows [%s, %s), then %s", lo, hi, scan.Key())
 	}

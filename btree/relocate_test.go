@@ -86,7 +86,8 @@ func TestRelocateInStepsOfFewReads(t *testing.T) {
 	for more := range 12 {
 		m := newMemory(4096)
 		m.low = true
-		loadLong := func(rows int) (tree Tree) { // long keys: many branches; values in extents: leaves are read
+		// long keys: many branches; values in extents: leaves are read
+		loadLong := func(rows int) (tree Tree) {
 			for i := range rows {
 				_, err := Put(m, &tree, fmt.Appendf(nil, "%0250d", i), make([]byte, 2000+i%3*4000), 0)
 				require.NoError(t, err)

@@ -183,7 +183,10 @@ func TestCacheKnowsTheSettingsOfEachSnapshot(t *testing.T) {
 			require.NoError(t, err)
 			defer old.Rollback()
 			require.EqualValues(t, 1, ttl(old))
-			update(t, s, func(tx *txn.Tx) { require.NoError(t, cf.Alter(tx, name, cf.Options{DefaultTTLMs: 2})) })
+			update(t, s, func(tx *txn.Tx) {
+				require.NoError(t,
+					cf.Alter(tx, name, cf.Options{DefaultTTLMs: 2}))
+			})
 			for range 2 {
 				view(t, s, func(tx *txn.Tx) {
 					require.EqualValues(t, 2, ttl(tx))

@@ -28,7 +28,8 @@ func TestEveryProfileIsSurvived(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	var runs []*Run
-	for _, text := range []string{"busy big.0 ckpt.1", "closed+direct rotate.0 drop.1", "wide beside.0 relax.1"} {
+	for _, text := range []string{"busy big.0 ckpt.1", "closed+direct rotate.0 drop.1",
+		"wide beside.0 relax.1"} {
 		w, err := ParseWorkload(text)
 		require.NoError(t, err)
 		r, err := Do(w)

@@ -152,7 +152,8 @@ func TestWorkloadsCompactAndBackUp(t *testing.T) {
 	moved, increments := 0, 0
 	for seed := range uint32(racetest.Sample(6, 2)) {
 		w := Workload{Base: "spread" + groupsSuffix}
-		for i, name := range strings.Fields("backup many cut compact backup kill backup compact cut compact") {
+		const names = "backup many cut compact backup kill backup compact cut compact"
+		for i, name := range strings.Fields(names) {
 			kind, ok := kindOf(name)
 			require.True(t, ok)
 			w.Ops = append(w.Ops, Op{kind, seed*100 + uint32(i)})
@@ -171,7 +172,8 @@ func TestWorkloadsCompactAndBackUp(t *testing.T) {
 		}
 		judge := &Judge{run: r}
 		n := 0
-		for im := range r.images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None, From: r.OpEnds[0]}) {
+		for im := range r.images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None,
+			From: r.OpEnds[0]}) {
 			if n++; n%racetest.Sample(40, 200) > 0 {
 				continue
 			}
@@ -202,7 +204,8 @@ func TestCompactionsAreCancelledAtEachStep(t *testing.T) {
 				break
 			}
 		}
-		opts := crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None | crashfs.Prefix, From: r.OpEnds[0]}
+		opts := crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None | crashfs.Prefix,
+			From: r.OpEnds[0]}
 		judge, n := &Judge{run: r}, 0
 		for im := range r.images(opts) {
 			if n++; n%racetest.Sample(16, 64) > 0 {

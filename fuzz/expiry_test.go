@@ -45,14 +45,29 @@ func TestEveryBrokenTableIsSeen(t *testing.T) {
 		invariant string
 		damage    func(tx *txn.Tx, f *cf.Family) (was txn.Info, err error)
 	}{
-		"expiry_row_gone": {"I1", func(tx *txn.Tx, f *cf.Family) (txn.Info, error) { return tx.Delete(f.ExpiryIndex(), row) }},
-		"key_index_gone":  {"I1", func(tx *txn.Tx, f *cf.Family) (txn.Info, error) { return tx.Delete(f.KeyIndex(), []byte(key)) }},
+		"expiry_row_gone": {"I1", func(tx *txn.Tx, f *cf.Family) (txn.Info,
+			error) {
+			return tx.Delete(f.ExpiryIndex(), row)
+		}},
+		"key_index_gone": {"I1", func(tx *txn.Tx, f *cf.Family) (txn.Info,
+			error) {
+			return tx.Delete(f.KeyIndex(), []byte(key))
+		}},
 		"key_index_wrong": {"I1", func(tx *txn.Tx, f *cf.Family) (txn.Info, error) {
 			return tx.Put(f.KeyIndex(), []byte(key), binary.BigEndian.AppendUint64(nil, startMs+1), 0)
 		}},
-		"data_gone":          {"I2", func(tx *txn.Tx, f *cf.Family) (txn.Info, error) { return tx.Delete(f.Data(), []byte(key)) }},
-		"row_without_expiry": {"I2", func(tx *txn.Tx, f *cf.Family) (txn.Info, error) { return tx.SetTag(f.Data(), []byte(key), 0) }},
-		"row_with_another":   {"I2", func(tx *txn.Tx, f *cf.Family) (txn.Info, error) { return tx.SetTag(f.Data(), []byte(key), startMs-1) }},
+		"data_gone": {"I2", func(tx *txn.Tx, f *cf.Family) (txn.Info,
+			error) {
+			return tx.Delete(f.Data(), []byte(key))
+		}},
+		"row_without_expiry": {"I2", func(tx *txn.Tx, f *cf.Family) (txn.Info,
+			error) {
+			return tx.SetTag(f.Data(), []byte(key), 0)
+		}},
+		"row_with_another": {"I2", func(tx *txn.Tx, f *cf.Family) (txn.Info,
+			error) {
+			return tx.SetTag(f.Data(), []byte(key), startMs-1)
+		}},
 		"stranger": {"I1", func(tx *txn.Tx, f *cf.Family) (txn.Info, error) {
 			_, err := tx.Put(f.ExpiryIndex(), append(expiry, "stranger"...), nil, 0)
 			return txn.Info{Found: true}, err
@@ -97,8 +112,14 @@ func TestEveryBrokenTableIsSeen(t *testing.T) {
 func TestOracleKnowsExpiries(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for name, change := range map[string]func(m *Model, key string){
-		"expiry": func(m *Model, key string) { m.put(defaultFamily, key, m.families[defaultFamily].value[key], startMs+1) },
-		"none":   func(m *Model, key string) { m.put(defaultFamily, key, m.families[defaultFamily].value[key], 0) },
+		"expiry": func(m *Model, key string) {
+			m.put(defaultFamily, key,
+				m.families[defaultFamily].value[key], startMs+1)
+		},
+		"none": func(m *Model, key string) {
+			m.put(defaultFamily, key,
+				m.families[defaultFamily].value[key], 0)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := mustDo(t, "busy putttl.0")
@@ -173,10 +194,12 @@ func TestClockMayGoWrongAtEveryStep(t *testing.T) {
 	args := racetest.Sample(20, 10)
 	for arg := range uint32(args) {
 		at := int(arg) % (len(ops) + 1)
-		w := Workload{Base: "busy", Ops: append(append(append([]Op{}, ops[:at]...), Op{clock, arg}), ops[at:]...)}
+		w := Workload{Base: "busy", Ops: append(append(append([]Op{}, ops[:at]...), Op{clock, arg}),
+			ops[at:]...)}
 		r, err := Do(w)
 		require.NoError(t, err, "%s", w)
-		for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: crashfs.None | crashfs.Kill, From: r.OpEnds[at]}) {
+		for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: crashfs.None | crashfs.Kill,
+			From: r.OpEnds[at]}) {
 			if mix(im.Hash())%4 != 0 {
 				continue
 			}

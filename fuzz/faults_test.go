@@ -26,7 +26,8 @@ func TestFailingCallsAreSurvived(t *testing.T) {
 	}
 	for _, kind := range FaultKinds() {
 		t.Run(kind, func(t *testing.T) {
-			r, err := Faults(t.Context(), Options{Seed: 2, Most: most, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
+			r, err := Faults(t.Context(), Options{Seed: 2, Most: most, Thin: 12,
+				Workers: runtime.GOMAXPROCS(0)}, kind)
 			require.NoError(t, err)
 			require.Empty(t, r.Failures)
 			require.GreaterOrEqual(t, r.Kinds[kind], most)
@@ -56,7 +57,8 @@ func TestFullDiskAtEachCallOfCompactAndBackup(t *testing.T) {
 		for fired := true; fired; n += racetest.Sample(1, 7) {
 			r := newRun(w)
 			var err error
-			fired, err = r.faulty(crashfs.Fault{Kinds: spaceKinds, Err: vfs.ErrNoSpace, N: n, Sticky: n%3 == 0})
+			fired, err = r.faulty(crashfs.Fault{Kinds: spaceKinds, Err: vfs.ErrNoSpace, N: n,
+				Sticky: n%3 == 0})
 			require.NoError(t, err, "%s: space %d", w, n)
 			if fired {
 				refused++
@@ -164,7 +166,8 @@ func TestKillAndRecoveryWithoutSyncsIsSeen(t *testing.T) {
 	require.NoError(t, r.steps())
 	relaxed := r.newest() + 1
 	require.NoError(t, r.update(kv.NoSync, func(t *tx) error { return t.put(defaultFamily, "k", "v") }))
-	in := r.Disk.Inject(crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncs, Phase: "open", Sticky: true})
+	in := r.Disk.Inject(crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncs, Phase: "open",
+		Sticky: true})
 	require.NoError(t, opKill(r, nil))
 	require.NotZero(t, in.Fired())
 	in.Disarm()

@@ -77,7 +77,8 @@ func FuzzOpsCrash(f *testing.F) {
 			require.NoError(t, err, "%s | %d %s", r.Workload, im.Point, im.Desc())
 		}
 		n := 0
-		for im := range r.Disk.Images(crashfs.ImageOptions{From: at, To: at + 1, Random: 2, Seed: uint64(choice)}) {
+		for im := range r.Disk.Images(crashfs.ImageOptions{From: at, To: at + 1, Random: 2,
+			Seed: uint64(choice)}) {
 			if n++; n <= 200 && mix(im.Hash())%8 == 0 {
 				judge(im)
 			}

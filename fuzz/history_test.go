@@ -56,7 +56,8 @@ func TestJudgeOfHistories(t *testing.T) {
 		do   func(h *History)
 		want string
 	}{
-		{"a_value_of_another_state", func(h *History) { h.Events[3].Reads[1].Value = 9 }, "key 1 is 9, want 0"},
+		{"a_value_of_another_state", func(h *History) { h.Events[3].Reads[1].Value = 9 },
+			"key 1 is 9, want 0"},
 		{"half_a_commit", func(h *History) { h.Events[3].Reads[0].Value = 8 }, "key 0 is 8, want 7"},
 		{"a_lost_update", func(h *History) { h.Events[2].Reads[0].Value = 0 }, "key 0 is 0, want 7"},
 		{"a_number_twice", func(h *History) { h.Events[4].Seq = 3 }, "where 4 belongs"},

@@ -16,7 +16,8 @@ func TestInterruptedCampaignsReport(t *testing.T) {
 	racetest.NotQuick(t)
 	for name, run := range map[string]func(t *testing.T, ctx context.Context, interrupt func()){
 		"campaign": func(t *testing.T, ctx context.Context, interrupt func()) {
-			r := Campaign(ctx, Options{Seed: 1, Profiles: crashfs.None, Depth: 1, Tick: func(Report) { interrupt() }})
+			r := Campaign(ctx, Options{Seed: 1, Profiles: crashfs.None, Depth: 1,
+				Tick: func(Report) { interrupt() }})
 			require.Equal(t, 50, r.Workloads)
 			require.NotZero(t, r.Distinct)
 			require.False(t, r.Complete)
@@ -28,7 +29,8 @@ func TestInterruptedCampaignsReport(t *testing.T) {
 			require.False(t, r.Complete)
 		},
 		"histories": func(t *testing.T, ctx context.Context, interrupt func()) {
-			r := Histories(ctx, HistoriesOptions{Count: 5000, Ops: 20, Tick: func(HistoriesReport) { interrupt() }})
+			r := Histories(ctx, HistoriesOptions{Count: 5000, Ops: 20,
+				Tick: func(HistoriesReport) { interrupt() }})
 			require.Equal(t, 1, r.Histories)
 		},
 		"rots": func(t *testing.T, ctx context.Context, interrupt func()) {

@@ -50,7 +50,8 @@ func crashEverywhere(t *testing.T, c Case) {
 		inner, points, v = d, n, found
 		return nil
 	}}
-	const profiles = crashfs.None | crashfs.Kill | crashfs.Dirs | crashfs.Size | crashfs.Prefix | crashfs.Shorn
+	const profiles = crashfs.None | crashfs.Kill | crashfs.Dirs | crashfs.Size | crashfs.Prefix |
+		crashfs.Shorn
 	judged, every := 0, racetest.Sample(4, 120)
 	some := crashfs.ImageOptions{Profiles: profiles, Seen: crashfs.NewSeen()}
 	if racetest.Quick() {
@@ -64,7 +65,8 @@ func crashEverywhere(t *testing.T, c Case) {
 			continue
 		}
 		want, n := v, 0
-		for again := range inner.Images(crashfs.ImageOptions{Profiles: crashfs.None | crashfs.Kill | crashfs.Dirs, To: points + 1}) {
+		const innerProfiles = crashfs.None | crashfs.Kill | crashfs.Dirs
+		for again := range inner.Images(crashfs.ImageOptions{Profiles: innerProfiles, To: points + 1}) {
 			if n++; n%3 != judged/every%3 {
 				continue
 			}

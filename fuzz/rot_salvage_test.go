@@ -35,11 +35,13 @@ func TestSalvageOfEachDamage(t *testing.T) {
 			{name, main, "cut", pages / 2 * specimenPage, 0},
 		}
 		for at := range pages {
-			rots = append(rots, Rot{name, main, "zero", at, 1}, Rot{name, main, "flip", at*specimenPage + 2000, 1})
+			rots = append(rots, Rot{name, main, "zero", at, 1},
+				Rot{name, main, "flip", at*specimenPage + 2000, 1})
 			for i := range s.older[at] {
 				rots = append(rots, Rot{name, main, "old", at, int64(i)})
 			}
-			rots = append(rots, Rot{name, main, "other", at, 0}, Rot{name, main, "write", at, (at + 1) % pages})
+			rots = append(rots, Rot{name, main, "other", at, 0},
+				Rot{name, main, "write", at, (at + 1) % pages})
 			rots = append(rots, Rot{name, main, "cut", at*specimenPage + 100, 0})
 		}
 		for _, file := range slices.Sorted(maps.Keys(s.files)) {
@@ -166,7 +168,8 @@ func TestSalvageOfEveryCrash(t *testing.T) {
 	}
 	for i, sh := range shapes {
 		b := &bench{
-			disk: crashfs.New(crashfs.Options{Direct: true}), salt: 1 << 32, rnd: rand.New(rand.NewPCG(uint64(i), 77)),
+			disk: crashfs.New(crashfs.Options{Direct: true}), salt: 1 << 32,
+			rnd:  rand.New(rand.NewPCG(uint64(i), 77)),
 			spec: &Specimen{Name: sh.name, states: make([]shelf, 1), rows: make([]shelfRows, 1)},
 		}
 		require.NoError(t, b.open())

@@ -59,7 +59,8 @@ func TestSpecimensHoldWhatIsToBeDamaged(t *testing.T) {
 		again, err := NewSpecimen(name)
 		require.NoError(t, err)
 		require.Equal(t, s.files, again.files, "the same bytes each time")
-		for _, code := range []int64{0, int64(pow(mixKinds, len(s.files))-1) / 2} { // all own, all of the twin
+		// all own, all of the twin
+		for _, code := range []int64{0, int64(pow(mixKinds, len(s.files))-1) / 2} {
 			f, err := s.Judge(Rot{name, "-", "mix", code, 0})
 			require.NoError(t, err)
 			require.Equal(t, Right, f.fate)
@@ -93,7 +94,8 @@ func TestRotIsFoundOrHarmless(t *testing.T) {
 	require.Empty(t, r.Failures)
 	more, err := Rots(
 		t.Context(),
-		RotOptions{Every: 23 * every, Hows: []string{"cut", "page", "old", "mix"}, Workers: runtime.GOMAXPROCS(0)},
+		RotOptions{Every: 23 * every, Hows: []string{"cut", "page", "old", "mix"},
+			Workers: runtime.GOMAXPROCS(0)},
 	)
 	require.NoError(t, err)
 	require.Empty(t, more.Failures)
@@ -103,7 +105,8 @@ func TestRotIsFoundOrHarmless(t *testing.T) {
 		require.NotZero(t, fate.Damages["flip"][Refused], name)
 		require.Zero(t, fate.Elsewhere, "%s: damage is named, not only noticed", name)
 		if name != "cut" {
-			require.Zero(t, fate.BlindBytes+fate.RelaxedBytes, "%s: only a power cut leaves a blind spot", name)
+			require.Zero(t, fate.BlindBytes+fate.RelaxedBytes,
+				"%s: only a power cut leaves a blind spot", name)
 		}
 	}
 	require.NotZero(t, r.Shapes["tree"].Damages["flip"][Partly])
@@ -174,7 +177,8 @@ func TestLinesOfRotReplay(t *testing.T) {
 	_, err := Rots(t.Context(), RotOptions{Hows: []string{"melt"}})
 	require.Error(t, err)
 	for _, line := range []string{
-		"oak app.ebb flip 1 1", "tree app.ebb-wal-000001 flip 1 1", "tree app.ebb flip -1 0", "tree app.ebb flip 1 8",
+		"oak app.ebb flip 1 1", "tree app.ebb-wal-000001 flip 1 1", "tree app.ebb flip -1 0",
+		"tree app.ebb flip 1 8",
 		"tree app.ebb cut 99999999 0", "tree app.ebb write 1 9999", "tree app.ebb old 3 99",
 		"tree - mix 99 0", "tree app.ebb grow 0 0",
 	} {

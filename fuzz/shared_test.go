@@ -126,7 +126,8 @@ func (s *sharers) judge(im *crashfs.Image, at, n int) error {
 		}
 		count := int(binary.BigEndian.Uint64(v))
 		if count < least[key] || count > most {
-			return fmt.Errorf("%s is %d at operation %d, %d were acknowledged of %d", key, count, at, least[key], most)
+			return fmt.Errorf("%s is %d at operation %d, %d were acknowledged of %d", key, count, at,
+				least[key], most)
 		}
 		if id < 0 {
 			all = count

@@ -86,7 +86,8 @@ func TestBackupErrors(t *testing.T) {
 	_, err := db.Backup(t.Context(), nil, kv.BackupOptions{})
 	require.ErrorIs(t, err, kv.ErrInvalidOptions)
 	for _, since := range []kv.BackupInfo{
-		{}, {StoreID: "00", ID: "1-0000000000000001"}, {StoreID: "00112233445566778899aabbccddeeff", ID: "1-1"},
+		{}, {StoreID: "00", ID: "1-0000000000000001"}, {StoreID: "00112233445566778899aabbccddeeff",
+			ID: "1-1"},
 		{StoreID: "00112233445566778899aabbccddeeff", ID: "1-0000000000000001 "},
 	} {
 		_, err := db.Backup(t.Context(), io.Discard, kv.BackupOptions{Since: &since})

@@ -293,7 +293,10 @@ func TestSharedWriteThatIsOneTooMany(t *testing.T) {
 	db := openTest(t)
 	var writes []func() error
 	for i := range ttl.ApplyRows {
-		writes = append(writes, func() error { return db.PutTTL(fmt.Appendf(nil, "%02d", i), nil, time.Hour) })
+		writes = append(writes, func() error {
+			return db.PutTTL(fmt.Appendf(nil, "%02d", i), nil,
+				time.Hour)
+		})
 	}
 	writes = append(writes, func() error { return db.PutTTL([]byte("00"), nil, time.Minute) })
 	require.NoError(t, errors.Join(together(t, db, writes...)...))
@@ -308,7 +311,8 @@ func TestSharedWriteThatIsOneTooMany(t *testing.T) {
 // file system.
 func TestSubmittedRecordsBesideEachOther(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.ebb")
-	db, err := openfs.Open(nil, name, &kv.Options{CheckpointBytes: 256 << 10}, txn.Options{SegmentSize: 64 << 10})
+	db, err := openfs.Open(nil, name, &kv.Options{CheckpointBytes: 256 << 10},
+		txn.Options{SegmentSize: 64 << 10})
 	require.NoError(t, err)
 	var crowd sync.WaitGroup
 	for g := range 6 {

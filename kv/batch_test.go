@@ -268,10 +268,16 @@ func TestBulkLoadBesideOtherWriters(t *testing.T) {
 		meanwhile func(tx *kv.Tx) error
 		want      error
 	}{
-		"put":    {func(tx *kv.Tx) error { return tx.CF("f").Put(small, nil) }, kv.ErrCFNotEmpty},
-		"drop":   {func(tx *kv.Tx) error { return tx.DropCF("f") }, kv.ErrCFNotFound},
-		"create": {func(tx *kv.Tx) error { return errors.Join(tx.DropCF("f"), tx.CreateCF("f", kv.CFOptions{})) }, nil},
-		"alter":  {func(tx *kv.Tx) error { return tx.AlterCF("f", kv.CFOptions{DefaultTTL: time.Hour}) }, nil},
+		"put":  {func(tx *kv.Tx) error { return tx.CF("f").Put(small, nil) }, kv.ErrCFNotEmpty},
+		"drop": {func(tx *kv.Tx) error { return tx.DropCF("f") }, kv.ErrCFNotFound},
+		"create": {func(tx *kv.Tx) error {
+			return errors.Join(tx.DropCF("f"),
+				tx.CreateCF("f", kv.CFOptions{}))
+		}, nil},
+		"alter": {func(tx *kv.Tx) error {
+			return tx.AlterCF("f",
+				kv.CFOptions{DefaultTTL: time.Hour})
+		}, nil},
 		"put_after_create": {func(tx *kv.Tx) error {
 			return errors.Join(tx.DropCF("f"), tx.CreateCF("f", kv.CFOptions{}), tx.CF("f").Put(small, nil))
 		}, kv.ErrCFNotEmpty},

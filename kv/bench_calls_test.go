@@ -64,7 +64,8 @@ func BenchmarkCalls(b *testing.B) {
 		return err
 	})
 	run("put", func() error { return db.Put(anyKey(), value) })
-	run("update and put", func() error { return db.Update(func(tx *kv.Tx) error { return tx.Put(anyKey(), value) }) })
+	run("update and put",
+		func() error { return db.Update(func(tx *kv.Tx) error { return tx.Put(anyKey(), value) }) })
 	batch := db.NewBatch()
 	run("batch of 1000 puts", func() error {
 		batch.Reset()

@@ -213,7 +213,8 @@ func BenchmarkExpiryPurge(b *testing.B) {
 	}{
 		{"in_order", inOrder, 0, nil}, {"at_random", atRandom, 0, nil},
 		{"at_random,_batches_of_16384", atRandom, 16384, nil},
-		{"in_order,_OnExpireTx", inOrder, 0, ignoreExpired}, {"at_random,_OnExpireTx", atRandom, 0, ignoreExpired},
+		{"in_order,_OnExpireTx", inOrder, 0, ignoreExpired}, {"at_random,_OnExpireTx", atRandom, 0,
+			ignoreExpired},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
 			for b.Loop() {

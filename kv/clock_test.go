@@ -137,7 +137,8 @@ func TestBatchBefore1970(t *testing.T) {
 	inBatch, err := db.Expiry([]byte("b"))
 	require.NoError(t, err)
 	require.Equal(t, alone, inBatch)
-	for _, at := range []time.Time{now, now.Add(-time.Hour), time.UnixMilli(math.MaxInt64).Add(time.Hour), {}} {
+	for _, at := range []time.Time{now, now.Add(-time.Hour),
+		time.UnixMilli(math.MaxInt64).Add(time.Hour), {}} {
 		require.ErrorIs(t, db.PutExpireAt([]byte("c"), nil, at), kv.ErrInvalidTTL)
 		b := db.NewBatch()
 		b.PutExpireAt([]byte("c"), nil, at)
@@ -215,32 +216,33 @@ func viewDead(t *testing.T, db *kv.DB) {
 func TestKeySeenExpiredStaysAwayOverAReopen(t *testing.T) {
 	for name, see := range sights {
 		for _, readsOnly := range []bool{false, true} {
-			t.Run(map[bool]string{false: "after_commits/", true: "reads_only/"}[readsOnly]+name, func(t *testing.T) {
-				clock, disk := newClock(), crashfs.New(crashfs.Options{})
-				o := &kv.Options{Clock: clock.now}
-				db := openOn(t, disk, o)
-				require.NoError(t, db.PutTTL([]byte("k"), []byte("v"), 5*time.Second))
-				require.NoError(t, db.Put([]byte("permanent"), nil))
-				if readsOnly {
+			t.Run(map[bool]string{false: "after_commits/", true: "reads_only/"}[readsOnly]+name,
+				func(t *testing.T) {
+					clock, disk := newClock(), crashfs.New(crashfs.Options{})
+					o := &kv.Options{Clock: clock.now}
+					db := openOn(t, disk, o)
+					require.NoError(t, db.PutTTL([]byte("k"), []byte("v"), 5*time.Second))
+					require.NoError(t, db.Put([]byte("permanent"), nil))
+					if readsOnly {
+						require.NoError(t, db.Close())
+						db = openOn(t, disk, o)
+					}
+					clock.move(6 * time.Second)
+					see(t, db)
 					require.NoError(t, db.Close())
+					clock.move(-3 * time.Second)
+					for im := range disk.Images(crashfs.ImageOptions{From: disk.Len()}) {
+						// A crash of the recovery, too: the mark is in a page that it may overwrite.
+						cut := im.Disk(crashfs.Options{})
+						viewDead(t, openOn(t, cut, o))
+					}
 					db = openOn(t, disk, o)
-				}
-				clock.move(6 * time.Second)
-				see(t, db)
-				require.NoError(t, db.Close())
-				clock.move(-3 * time.Second)
-				for im := range disk.Images(crashfs.ImageOptions{From: disk.Len()}) {
-					// A crash of the recovery, too: the mark is in a page that it may overwrite.
-					cut := im.Disk(crashfs.Options{})
-					viewDead(t, openOn(t, cut, o))
-				}
-				db = openOn(t, disk, o)
-				viewDead(t, db)
-				has, err := db.Has([]byte("k"))
-				require.NoError(t, err)
-				require.False(t, has)
-				require.Zero(t, db.Stats().ClockSteps)
-			})
+					viewDead(t, db)
+					has, err := db.Has([]byte("k"))
+					require.NoError(t, err)
+					require.False(t, has)
+					require.Zero(t, db.Stats().ClockSteps)
+				})
 		}
 	}
 }

@@ -37,7 +37,8 @@ func TestCompactKeepsAllFamilies(t *testing.T) {
 			if _, err := tx.NextSequence(); err != nil {
 				return err
 			}
-			if err := tx.CF("m").Append(clock.now(), fmt.Appendf(nil, "%05d", i), make([]byte, 50)); err != nil {
+			if err := tx.CF("m").Append(clock.now(), fmt.Appendf(nil, "%05d", i),
+				make([]byte, 50)); err != nil {
 				return err
 			}
 			return tx.CF("s").Put(fmt.Appendf(nil, "%05d", i), []byte("session"))

@@ -153,8 +153,14 @@ func askCursor(t *testing.T, name string, c *kv.Cursor, want error) {
 // nothing.
 func afterEnd(name string) func(t *testing.T, k *kept, got []reflect.Value, want error) {
 	return map[string]func(t *testing.T, k *kept, got []reflect.Value, want error){
-		"Tx.Now":      func(t *testing.T, _ *kept, got []reflect.Value, _ error) { require.False(t, got[0].IsZero()) },
-		"Tx.Seq":      func(t *testing.T, _ *kept, got []reflect.Value, _ error) { require.NotZero(t, got[0].Uint()) },
+		"Tx.Now": func(t *testing.T, _ *kept, got []reflect.Value,
+			_ error) {
+			require.False(t, got[0].IsZero())
+		},
+		"Tx.Seq": func(t *testing.T, _ *kept, got []reflect.Value,
+			_ error) {
+			require.NotZero(t, got[0].Uint())
+		},
 		"Tx.Writable": func(*testing.T, *kept, []reflect.Value, error) {},
 		// of a range after the end, if there was one
 		"Tx.Err": func(t *testing.T, _ *kept, got []reflect.Value, want error) {
@@ -227,10 +233,11 @@ func toldOfTheEnd(t *testing.T, name string, k *kept, got []reflect.Value, want 
 			err, _ := result.Interface().(error)
 			require.ErrorIs(t, err, want, name)
 		case result.Kind() == reflect.Func: // a range
-			result.Call([]reflect.Value{reflect.MakeFunc(result.Type().In(0), func([]reflect.Value) []reflect.Value {
-				t.Errorf("%s yields a row", name)
-				return []reflect.Value{reflect.ValueOf(false)}
-			})})
+			result.Call([]reflect.Value{reflect.MakeFunc(result.Type().In(0),
+				func([]reflect.Value) []reflect.Value {
+					t.Errorf("%s yields a row", name)
+					return []reflect.Value{reflect.ValueOf(false)}
+				})})
 			require.ErrorIs(t, k.tx.Err(), want, name)
 		default:
 			require.True(t, result.IsZero(), "%s returns %v", name, result)
@@ -267,7 +274,8 @@ func arguments(t *testing.T, name string, m reflect.Type, k *kept) (args []refle
 			arg = true
 		case reflect.TypeFor[*kv.Batch]():
 			arg = new(kv.Batch)
-		case reflect.TypeFor[kv.Durability](), reflect.TypeFor[kv.PutOptions](), reflect.TypeFor[kv.CFOptions](),
+		case reflect.TypeFor[kv.Durability](), reflect.TypeFor[kv.PutOptions](),
+			reflect.TypeFor[kv.CFOptions](),
 			reflect.TypeFor[kv.ScanOptions](), reflect.TypeFor[kv.PurgeOptions](),
 			reflect.TypeFor[kv.BackupOptions](), reflect.TypeFor[kv.CompactOptions]():
 			arg = reflect.Zero(in).Interface()
@@ -306,7 +314,10 @@ func TestRangeThatIsPulledBeyondTheEndStops(t *testing.T) {
 					"reverse": func(tx *kv.Tx) (func() bool, func()) {
 						return pulled(tx.Scan(kv.ScanOptions{Reverse: true}))
 					},
-					"expiring": func(tx *kv.Tx) (func() bool, func()) { return pulled(tx.Expiring(time.Time{})) },
+					"expiring": func(tx *kv.Tx) (func() bool,
+						func()) {
+						return pulled(tx.Expiring(time.Time{}))
+					},
 				} {
 					t.Run(name, func(t *testing.T) {
 						var kept *kv.Tx
@@ -338,10 +349,13 @@ func pulled[K, V any](seq iter.Seq2[K, V]) (next func() bool, stop func()) {
 // nothing.
 func afterClose(name string) func(t *testing.T, got []reflect.Value) {
 	return map[string]func(t *testing.T, got []reflect.Value){
-		"DB.Close":      noError,
-		"DB.Shutdown":   noError,
-		"DB.Path":       func(t *testing.T, got []reflect.Value) { require.NotEmpty(t, got[0].String()) },
-		"DB.MaxKeySize": func(t *testing.T, got []reflect.Value) { require.Equal(t, int64(1024), got[0].Int()) },
+		"DB.Close":    noError,
+		"DB.Shutdown": noError,
+		"DB.Path":     func(t *testing.T, got []reflect.Value) { require.NotEmpty(t, got[0].String()) },
+		"DB.MaxKeySize": func(t *testing.T,
+			got []reflect.Value) {
+			require.Equal(t, int64(1024), got[0].Int())
+		},
 		"DB.Stats": func(t *testing.T, got []reflect.Value) {
 			require.Equal(t, int64(4), got[0].Interface().(kv.Stats).Families["f"].Rows)
 		},
@@ -360,7 +374,10 @@ func afterClose(name string) func(t *testing.T, got []reflect.Value) {
 			got []reflect.Value) {
 			require.Zero(t, got[0].Interface().(*kv.Batch).Len())
 		},
-		"Family.Name":      func(t *testing.T, got []reflect.Value) { require.Equal(t, "f", got[0].String()) },
+		"Family.Name": func(t *testing.T,
+			got []reflect.Value) {
+			require.Equal(t, "f", got[0].String())
+		},
 		"DB.GetAppend":     onlyDstClosed,
 		"Family.GetAppend": onlyDstClosed,
 	}[name]

@@ -38,7 +38,8 @@ func TestNamesAreExportedAsListed(t *testing.T) {
 	listed, err := os.ReadFile(apiFile)
 	require.NoError(t, err)
 	require.Equal(t, string(listed), listing.String(),
-		"docs/api.txt is behind: go test ./kv -run TestNamesAreExported -update-api, and a line in CHANGELOG.md")
+		"docs/api.txt is behind: go test ./kv -run TestNamesAreExported -update-api, "+
+			"and a line in CHANGELOG.md")
 }
 
 // exported lists the exported names of a package, a line each.

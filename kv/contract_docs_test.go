@@ -152,7 +152,9 @@ func TestDocumentsCallWhatIsExported(t *testing.T) {
 						require.True(t, names[m[2]], "%s: kv.%s", name, m[2])
 						calls[name]++
 					} else if known {
-						there := slices.ContainsFunc(types, func(on string) bool { return names[on+"."+m[2]] })
+						there := slices.ContainsFunc(types, func(on string) bool {
+							return names[on+"."+m[2]]
+						})
 						require.True(t, there, "%s: %s has no %s", name, m[1], m[2])
 						calls[name]++
 					}

@@ -385,7 +385,8 @@ func TestExpiringBeyondTheLastExpiry(t *testing.T) {
 	db := openTest(t)
 	last := time.UnixMilli(math.MaxInt64)
 	require.NoError(t, db.PutExpireAt([]byte("k"), nil, last))
-	for before, want := range map[time.Time]int{last: 0, last.Add(time.Millisecond): 1, last.Add(time.Hour): 1, {}: 1} {
+	for before, want := range map[time.Time]int{last: 0, last.Add(time.Millisecond): 1,
+		last.Add(time.Hour): 1, {}: 1} {
 		n := 0
 		require.NoError(t, db.View(func(tx *kv.Tx) error {
 			for range tx.Expiring(before) {

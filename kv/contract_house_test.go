@@ -183,7 +183,8 @@ func TestEveryFuzzTargetIsBounded(t *testing.T) {
 				}
 				found++
 				body := string(b[f.Body.Pos()-1 : f.Body.End()-1])
-				require.True(t, slices.ContainsFunc(bounded, func(s string) bool { return strings.Contains(body, s) }),
+				require.True(t, slices.ContainsFunc(bounded,
+					func(s string) bool { return strings.Contains(body, s) }),
 					"%s: %s has no bound", file, f.Name.Name)
 			}
 		}

@@ -100,7 +100,8 @@ func pointContract() (list []contractRow) {
 			name := c.name + "/" + bad.name
 			list = append(list,
 				contractRow{"db/" + name, func(s subject) error { return c.do(s.db, bad.key) }, want},
-				contractRow{"family/" + name, func(s subject) error { return c.do(s.db.CF("f"), bad.key) }, want},
+				contractRow{"family/" + name,
+					func(s subject) error { return c.do(s.db.CF("f"), bad.key) }, want},
 				contractRow{"view/" + name, func(s subject) error {
 					return s.db.View(func(tx *kv.Tx) error { return c.do(tx, bad.key) })
 				}, inView},
@@ -198,7 +199,8 @@ var lineContract = []contractRow{
 		_, err := s.db.PutWith([]byte("k"), nil, kv.PutOptions{ExpireAt: time.UnixMilli(1)})
 		return err
 	}, write(kv.ErrInvalidTTL)},
-	{"expire/negative", func(s subject) error { return s.db.Expire([]byte("k"), -1) }, write(kv.ErrInvalidTTL)},
+	{"expire/negative", func(s subject) error { return s.db.Expire([]byte("k"), -1) },
+		write(kv.ErrInvalidTTL)},
 	{"batch/past_expiry", func(s subject) error {
 		b := s.db.NewBatch()
 		b.PutExpireAt([]byte("k"), nil, time.UnixMilli(1))
@@ -254,7 +256,8 @@ var lineContract = []contractRow{
 	}, everywhere(kv.ErrTxnDone)},
 	{"cursor_after_the_end", func(s subject) error {
 		var kept *kv.Cursor
-		if err := s.db.View(func(tx *kv.Tx) error { kept = tx.Cursor(); kept.First(); return nil }); err != nil {
+		err := s.db.View(func(tx *kv.Tx) error { kept = tx.Cursor(); kept.First(); return nil })
+		if err != nil {
 			return err
 		}
 		if kept.Next() || kept.First() {

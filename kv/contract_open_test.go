@@ -78,7 +78,8 @@ func TestForgedStoresAreRefusedWithNumbers(t *testing.T) {
 				test.opts.ReadOnly = readOnly
 				_, err := reopenAt(disk, newClock(), &test.opts)
 				require.ErrorIs(t, err, test.want)
-				for _, other := range []error{kv.ErrCorrupt, kv.ErrVersion, kv.ErrNotDatabase, kv.ErrInvalidOptions} {
+				for _, other := range []error{kv.ErrCorrupt, kv.ErrVersion, kv.ErrNotDatabase,
+					kv.ErrInvalidOptions} {
 					require.Equal(t, other == test.want, errors.Is(err, other), "%v is also %v", err, other)
 				}
 				for _, number := range test.says {
@@ -92,7 +93,8 @@ func TestForgedStoresAreRefusedWithNumbers(t *testing.T) {
 
 // TestOpenErrorsNameThePathAndNoContent: errors do not leak the content of a file.
 func TestOpenErrorsNameThePathAndNoContent(t *testing.T) {
-	disk := files{mainFile: []byte("secret content of some other program, long enough to be looked at")}.disk(t)
+	const other = "secret content of some other program, long enough to be looked at"
+	disk := files{mainFile: []byte(other)}.disk(t)
 	_, err := reopenAt(disk, newClock(), nil)
 	require.Error(t, err)
 	require.ErrorContains(t, err, path)

@@ -101,7 +101,8 @@ func TestReaderOpenForHours(t *testing.T) {
 			churn(t, db, 100)
 			stats := db.Stats()
 			require.Equal(t, 1, stats.Readers)
-			require.Equal(t, time.Duration(hour+1)*time.Hour, stats.OldestReaderAge, "writers have not waited")
+			require.Equal(t, time.Duration(hour+1)*time.Hour, stats.OldestReaderAge,
+				"writers have not waited")
 			now := snapshot(t, tx)
 			require.Equal(t, sum, now)
 			if hour == 0 {
@@ -109,7 +110,8 @@ func TestReaderOpenForHours(t *testing.T) {
 				require.NotZero(t, pinned)
 			}
 			require.Equal(t, pinned, stats.PinnedBytes, "the snapshot is no larger than it was")
-			require.LessOrEqual(t, stats.FileBytes, plain+pinned+(256<<10), "one step of growth above what is pinned")
+			require.LessOrEqual(t, stats.FileBytes, plain+pinned+(256<<10),
+				"one step of growth above what is pinned")
 		}
 		grown := db.Stats().FileBytes
 		require.NoError(t, tx.Rollback())

@@ -23,11 +23,14 @@ var retiredNames = map[string]string{
 	"summon": "startWorkers", "lend": "joinJob",
 	"foretell": "encodeRedo", "Foretell": "EncodeRedo", "foretold": "encoded",
 	"LogAhead": "SubmitLog", "MayLogAhead": "CanSubmitLog",
-	"takeBack": "revoke", "giveWay": "throttle", "awaitSeen": "waitVisible", "unsettled": "hasUnsyncedSegments",
-	"awaitsSettling": "waitsForSegmentSync", "putter": "insertOp", "cutter": "rangeDeleter", "mover": "relocator",
+	"takeBack": "revoke", "giveWay": "throttle", "awaitSeen": "waitVisible",
+	"unsettled":      "hasUnsyncedSegments",
+	"awaitsSettling": "waitsForSegmentSync", "putter": "insertOp", "cutter": "rangeDeleter",
+	"mover": "relocator",
 	"loose": "detachedCell", "spot": "cellPos", "lookahead": "leafPrefetch",
-	"Keeper": "UndoWriter", "stash": "undoBuffer", "distrust": "invalidateVerified", "doubts": "verifyGeneration",
-	"letGo": "dropFromPageCache", "garbage": "deadRanges", "Backlog": "startWriteBack",
+	"Keeper": "UndoWriter", "stash": "undoBuffer", "distrust": "invalidateVerified",
+	"doubts": "verifyGeneration",
+	"letGo":  "dropFromPageCache", "garbage": "deadRanges", "Backlog": "startWriteBack",
 	"relief": "frameReclaimer", "relieved": "framesAvailable",
 	"crew": "waitGroup", "reap": "reclaimFreed", "rising": "ascendingRun",
 	"asPlainPut": "fastDecodePut", "shot": "writeRequest", "shots": "oneShot", "shoot": "submit",
@@ -50,8 +53,10 @@ var retiredNames = map[string]string{
 	"rooms": "packages", "cupboards": "leaf packages",
 }
 
-// retiredProse are words of the dialect in comments and documents, and persons as the subject where a component acts.
-var retiredProse = regexp.MustCompile(`(?i)\b(who|whoever|whom|nobody|somebody|anybody|everybody|foretold|foretells?|scouts?|hears? of)\b`)
+// retiredProse are words of the dialect in comments and documents, and persons as the subject where
+// a component acts.
+var retiredProse = regexp.MustCompile(`(?i)\b(who|whoever|whom|nobody|` +
+	`somebody|anybody|everybody|foretold|foretells?|scouts?|hears? of)\b`)
 
 // proseExceptions are the lines that may stay: a part of the line, and the reason.
 var proseExceptions = map[string]string{
@@ -130,7 +135,8 @@ func TestNamesAreOfTheField(t *testing.T) {
 	require.Greater(t, declared, 20000)
 }
 
-// TestProseNamesComponents: in comments and documents a component or a caller acts, never a person without a name.
+// TestProseNamesComponents: in comments and documents a component or a caller acts, never a person
+// without a name.
 func TestProseNamesComponents(t *testing.T) {
 	racetest.OneGoroutine(t)
 	check := func(path string, line int, text string) {

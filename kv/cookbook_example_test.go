@@ -388,7 +388,8 @@ func ExampleBatchCF_timeSeries() {
 	fmt.Println(db.Apply(context.Background(), b))
 
 	err := db.View(func(tx *kv.Tx) error { // the newest of the last five hours first
-		last := kv.ScanOptions{Lower: key("cpu", start.Add(-5*time.Hour)), Upper: key("cpu", start), Reverse: true}
+		last := kv.ScanOptions{Lower: key("cpu", start.Add(-5*time.Hour)), Upper: key("cpu", start),
+			Reverse: true}
 		for k, value := range tx.CF("points").Scan(last) {
 			at := time.UnixMilli(int64(binary.BigEndian.Uint64(k[len("cpu/"):])))
 			fmt.Printf("%v: %s\n", at.Sub(start), value)

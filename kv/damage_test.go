@@ -40,7 +40,8 @@ func damagedStore(t *testing.T) (fsys vfs.FS, stored map[string]map[string]strin
 			put(tx, "default", fmt.Sprintf("%03d%s", i, long), fmt.Sprint(i), 0)
 		}
 		for i := range 300 {
-			put(tx, "timed", fmt.Sprintf("k%05d", i), strings.Repeat(fmt.Sprint(i), 10), time.Duration(i+1)*time.Hour)
+			put(tx, "timed", fmt.Sprintf("k%05d", i), strings.Repeat(fmt.Sprint(i), 10),
+				time.Duration(i+1)*time.Hour)
 		}
 		for i := range 40 {
 			put(tx, "large", fmt.Sprintf("k%05d", i), strings.Repeat(fmt.Sprint(i%10), 500+100*i), 0)
@@ -184,7 +185,8 @@ func damagedFamily(t *testing.T, tx *kv.Tx, name string, all map[string]string,
 		accountFor(t, within, given, lost, o.Lower == nil)
 	}
 	if name == "default" {
-		for _, key := range keys { // Some stand at the edge of a page, behind which a range looks for its end.
+		// Some stand at the edge of a page, behind which a range looks for its end.
+		for _, key := range keys {
 			for _, o := range []kv.ScanOptions{{Upper: []byte(key), KeysOnly: true},
 				{Lower: []byte(key), KeysOnly: true, Reverse: true}} {
 				lost = nil

@@ -325,7 +325,8 @@ func TestCloseFromManyGoroutines(t *testing.T) {
 		for range 4 {
 			closers.Go(func() { errs <- db.Close() })
 			closers.Go(func() {
-				if err := db.View(func(*kv.Tx) error { return nil }); err != nil && !errors.Is(err, kv.ErrClosed) {
+				if err := db.View(func(*kv.Tx) error { return nil }); err != nil && !errors.Is(err,
+					kv.ErrClosed) {
 					errs <- err
 				}
 			})

@@ -22,8 +22,8 @@
 // until it ends: afterwards the store may reuse or unmap their memory, and a program that still
 // reads them may be killed by a fault. One-shot calls return copies. The methods for keys and ranges
 // are documented once, at Tx. CF has the same ones for another family; DB, and the Family of DB.CF,
-// have them as one-shot transactions. A nil context means context.Background. A call that needs the writer lock
-// waits for the open write transaction until its context ends: see DB.Update.
+// have them as one-shot transactions. A nil context means context.Background. A call that needs the
+// writer lock waits for the open write transaction until its context ends: see DB.Update.
 //
 // An idle store has no goroutine, unless Options.AutoPurge asks for one. Checkpoints and the
 // preallocation of log segments end by themselves, and so does what gives unused space on the disk

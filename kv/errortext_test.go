@@ -50,8 +50,9 @@ func TestErrorsSayNothingTwice(t *testing.T) {
 var sentinels = map[string]error{
 	"ErrNotFound": kv.ErrNotFound, "ErrKeyEmpty": kv.ErrKeyEmpty,
 	"ErrKeyTooLarge": kv.ErrKeyTooLarge, "ErrValueTooLarge": kv.ErrValueTooLarge,
-	"ErrTxnTooLarge": kv.ErrTxnTooLarge, "ErrKeyOrder": kv.ErrKeyOrder, "ErrInvalidOptions": kv.ErrInvalidOptions,
-	"ErrInvalidPath": kv.ErrInvalidPath, "ErrCFExists": kv.ErrCFExists,
+	"ErrTxnTooLarge": kv.ErrTxnTooLarge, "ErrKeyOrder": kv.ErrKeyOrder,
+	"ErrInvalidOptions": kv.ErrInvalidOptions,
+	"ErrInvalidPath":    kv.ErrInvalidPath, "ErrCFExists": kv.ErrCFExists,
 	"ErrCFNotFound": kv.ErrCFNotFound, "ErrCFNotEmpty": kv.ErrCFNotEmpty,
 	"ErrCFName": kv.ErrCFName, "ErrCFReserved": kv.ErrCFReserved, "ErrCFDropped": kv.ErrCFDropped,
 	"ErrReadOnlyTxn": kv.ErrReadOnlyTxn,
@@ -112,9 +113,13 @@ func failingCalls(t *testing.T) map[string]func() error {
 		"ErrInvalidOptions": func() error { return db.Apply(t.Context(), nil) },
 		"ErrCFExists":       func() error { return db.CreateCF("f", kv.CFOptions{}) },
 		"ErrCFNotFound":     func() error { return db.DropCF("absent") },
-		"ErrCFNotEmpty":     func() error { _, err := db.BulkLoad(t.Context(), "default", numbered(1)); return err },
-		"ErrCFName":         func() error { return db.CreateCF("", kv.CFOptions{}) },
-		"ErrCFReserved":     func() error { return db.DropCF("default") },
+		"ErrCFNotEmpty": func() error {
+			_,
+				err := db.BulkLoad(t.Context(), "default", numbered(1))
+			return err
+		},
+		"ErrCFName":     func() error { return db.CreateCF("", kv.CFOptions{}) },
+		"ErrCFReserved": func() error { return db.DropCF("default") },
 		"ErrCFDropped": update(func(tx *kv.Tx) error {
 			f := tx.CF("f")
 			return errors.Join(f.Put(k, nil), tx.DropCF("f"), f.Put(k, nil))

@@ -236,7 +236,8 @@ func ExampleDB_BulkLoad() {
 	squares := func(yield func(key, value []byte) bool) {
 		var key [8]byte
 		for i := range uint64(1000) {
-			binary.BigEndian.PutUint64(key[:], i) // Big-endian numbers are in order; the slices may be used again.
+			// Big-endian numbers are in order; the slices may be used again.
+			binary.BigEndian.PutUint64(key[:], i)
 			if !yield(key[:], fmt.Append(nil, i*i)) {
 				return
 			}

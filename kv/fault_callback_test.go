@@ -46,7 +46,11 @@ var txVerbs = []txVerb{
 	{"PutExpireAt", func(tx *kv.Tx) error { return tx.PutExpireAt(small, nil, tx.Now().Add(time.Hour)) }},
 	{
 		"PutWith",
-		func(tx *kv.Tx) error { _, err := tx.PutWith(small, nil, kv.PutOptions{IfPresent: true}); return err },
+		func(tx *kv.Tx) error {
+			_, err := tx.PutWith(small, nil,
+				kv.PutOptions{IfPresent: true})
+			return err
+		},
 	},
 	{"Delete", func(tx *kv.Tx) error { return tx.Delete(small) }},
 	{"Expire", func(tx *kv.Tx) error { return tx.Expire(small, time.Hour) }},
@@ -72,7 +76,11 @@ var txVerbs = []txVerb{
 	{"RenameCF", func(tx *kv.Tx) error { return tx.RenameCF("f", "g") }},
 	{
 		"PurgeExpired",
-		func(tx *kv.Tx) error { _, err := tx.PurgeExpired(context.Background(), kv.PurgeOptions{}); return err },
+		func(tx *kv.Tx) error {
+			_, err := tx.PurgeExpired(context.Background(),
+				kv.PurgeOptions{})
+			return err
+		},
 	},
 	{"Savepoint", func(tx *kv.Tx) error {
 		sp := tx.Savepoint()
@@ -83,7 +91,8 @@ var txVerbs = []txVerb{
 		c.First()
 		return c.Delete()
 	}},
-	{"OnCommit", func(tx *kv.Tx) error { tx.OnCommit(func() { panic("of what was rolled back") }); return nil }},
+	{"OnCommit",
+		func(tx *kv.Tx) error { tx.OnCommit(func() { panic("of what was rolled back") }); return nil }},
 }
 
 // txBodies are the functions of a user's that the engine calls within a transaction, beside the

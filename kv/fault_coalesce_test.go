@@ -34,7 +34,10 @@ func TestLeaderThatIsStoppedByACallback(t *testing.T) {
 				}
 				o := &kv.Options{Clock: func() time.Time { body(); return time.UnixMilli(1_000_000) }}
 				if where == "event" {
-					o = &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) { body() }}}
+					o = &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64,
+						time.Duration) {
+						body()
+					}}}
 				}
 				db := openOn(t, vfs.NewMemory(), o)
 				require.NoError(t, db.Put([]byte("first"), nil))
@@ -102,7 +105,8 @@ func TestLeaderThatIsStoppedAfterItsCommit(t *testing.T) {
 // TestFailureReachesTheWholeGroup: no write returns nil for a commit that the disk failed, nor a
 // definite failure for one that the next open may find.
 func TestFailureReachesTheWholeGroup(t *testing.T) {
-	for name, cause := range map[string]error{"broken": errors.New("the disk is gone"), "full": vfs.ErrNoSpace} {
+	for name, cause := range map[string]error{"broken": errors.New("the disk is gone"),
+		"full": vfs.ErrNoSpace} {
 		t.Run(name, func(t *testing.T) {
 			var broken atomic.Bool
 			fsys := &hookFS{vfs.NewMemory(), func(call, _ string) error {
@@ -349,7 +353,10 @@ func TestBatchThatCannotBeRevokedIsInDoubt(t *testing.T) {
 				for i := range 30 {
 					writes = append(
 						writes,
-						func() error { return db.Put(fmt.Appendf(nil, "key %05d", i*600*37), []byte("changed")) },
+						func() error {
+							return db.Put(fmt.Appendf(nil, "key %05d", i*600*37),
+								[]byte("changed"))
+						},
 					)
 				}
 				errs = together(t, db, writes...)
@@ -392,7 +399,8 @@ func TestFollowersOfALeaderThatPanicsAreInDoubt(t *testing.T) {
 	disk, db, _ := full(t)
 	require.NoError(t, db.Close())
 	var broken, panicked atomic.Bool
-	db, fsys := openAhead(t, disk, &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
+	db, fsys := openAhead(t, disk, &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64,
+		time.Duration) {
 		if broken.Load() && !panicked.Swap(true) {
 			panic("told")
 		}

@@ -266,7 +266,8 @@ func makeMixed(t *testing.T, salt uint64) (s mixedStore) {
 	}
 	put := func(db *kv.DB, from, n int) {
 		for i := range n {
-			require.NoError(t, db.Put(fmt.Appendf(nil, "row%04d", from+i), fmt.Appendf(nil, "store %d", salt>>32)))
+			require.NoError(t, db.Put(fmt.Appendf(nil, "row%04d", from+i),
+				fmt.Appendf(nil, "store %d", salt>>32)))
 		}
 	}
 	db := open()
@@ -403,7 +404,8 @@ func TestMainFileAndLogOfTwoTimesSayWhatToDo(t *testing.T) {
 		{"older_killed_main_newer_log", s.early.with(s.late), 0, older},
 		{"older_clean_main_next_log", s.clean.with(s.early), 20, nil},
 		{"newer_killed_main_older_log", s.late.with(s.early), 0, newer},
-		{"killed_main_no_log", files{mainFile: s.late[mainFile]}, 0, []string{"its log is gone", "Put back the files"}},
+		{"killed_main_no_log", files{mainFile: s.late[mainFile]}, 0,
+			[]string{"its log is gone", "Put back the files"}},
 		{"newer_clean_main_older_log", clean.with(s.early), 65, nil},
 	} {
 		for _, readOnly := range []bool{false, true} {

@@ -58,7 +58,11 @@ func TestIndexRowsOfLostDataRowsAreRemoved(t *testing.T) {
 			}))
 			clock.move(time.Second)
 			var heard []string
-			o.OnExpire = func(_ string, key, _ []byte) error { heard = append(heard, string(key)); return nil }
+			o.OnExpire = func(_ string, key,
+				_ []byte) error {
+				heard = append(heard, string(key))
+				return nil
+			}
 			res, err := db.PurgeExpired(&patient{t.Context(), 1000}, o)
 			require.NoError(t, err)
 			require.Equal(t, int64(1), res.Purged, "a lost row is no key")

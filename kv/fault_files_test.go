@@ -377,7 +377,10 @@ func TestFileCutShortBeforeACheckpoint(t *testing.T) {
 
 			db, err = kv.Open(at, nil)
 			require.NoError(t, err)
-			require.NoError(t, db.Update(func(tx *kv.Tx) error { return tx.CF("f200").Put([]byte("k"), nil) }))
+			require.NoError(t, db.Update(func(tx *kv.Tx) error {
+				return tx.CF("f200").Put([]byte("k"),
+					nil)
+			}))
 			platformtest.MayRefuse(t, os.Truncate(at, 3*4096), "windows")
 			require.ErrorIs(t, checkpoint(db), kv.ErrCorrupt)
 			require.ErrorIs(t, db.Put([]byte("k"), nil),

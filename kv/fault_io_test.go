@@ -177,7 +177,8 @@ func TestWritesOfNothingAreErrors(t *testing.T) {
 			}
 			in.Disarm()
 			_ = s.db.Close()
-			requireState(t, disk, states, s.acked, s.begun, fmt.Sprintf("write %d of nothing in %s", n, s.step))
+			requireState(t, disk, states, s.acked, s.begun,
+				fmt.Sprintf("write %d of nothing in %s", n, s.step))
 		}
 	}
 }
@@ -241,7 +242,8 @@ func TestReadWriteOpenOfAReadOnlyFileSystem(t *testing.T) {
 				}
 				require.ErrorIs(t, err, syscall.EROFS, "call %d", n)
 				require.NotErrorIs(t, err, kv.ErrCorrupt, "call %d", n)
-				requireState(t, disk, map[uint64]string{seq: all}, seq, seq, fmt.Sprintf("%s, call %d", kind, n))
+				requireState(t, disk, map[uint64]string{seq: all}, seq, seq,
+					fmt.Sprintf("%s, call %d", kind, n))
 			}
 			require.Greater(t, n, map[string]int{"clean": 1, "unclean": 8, "absent": 8}[kind])
 		})

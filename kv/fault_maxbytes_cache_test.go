@@ -174,7 +174,8 @@ func (c *evictingCache) run(refusals int) {
 				c.requireWithin(c.t, c.db, "eviction %d", refused)
 			}
 			err = c.put(row, n%3 == 0)
-			require.NoError(c.t, err, "refusal %d, again: %d of %d rows: %+v", refused, len(c.rows), live, c.db.Stats())
+			require.NoError(c.t, err, "refusal %d, again: %d of %d rows: %+v", refused, len(c.rows),
+				live, c.db.Stats())
 		}
 		require.NoError(c.t, err)
 		row.expiry = c.now.Add(cacheTTL)

@@ -71,7 +71,8 @@ func TestSingleChangesAtTheBoundShareCheckpoints(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/update_%v", bound, inUpdate), func(t *testing.T) {
 				t.Parallel()
 				c := &randomCache{
-					t: t, db: bound.open(t), size: bound.size, inUpdate: inUpdate, random: rand.New(rand.NewPCG(1, 1)),
+					t: t, db: bound.open(t), size: bound.size, inUpdate: inUpdate,
+					random: rand.New(rand.NewPCG(1, 1)),
 				}
 				turns, before := 0, uint64(0)
 				for turns < 6 {

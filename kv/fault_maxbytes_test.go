@@ -42,7 +42,8 @@ func boundCases() (all []boundCase) {
 	}
 	return []boundCase{
 		{32 << 20, 800, kv.NoSync, true}, {32 << 20, 800, kv.Sync, true},
-		{32 << 20, 4_000, kv.NoSync, true}, {32 << 20, 4_000, kv.NoSync, false}, {32 << 20, 4_000, kv.Sync, false},
+		{32 << 20, 4_000, kv.NoSync, true}, {32 << 20, 4_000, kv.NoSync, false}, {32 << 20, 4_000,
+			kv.Sync, false},
 		{32 << 20, 40_000, kv.NoSync, true}, {32 << 20, 40_000, kv.Sync, false},
 		{128 << 20, 4_000, kv.NoSync, false}, {512 << 20, 40_000, kv.NoSync, true},
 	}
@@ -111,7 +112,10 @@ func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
 					}
 					return nil
 				}},
-				{"range", func(f *kv.Family, n int) error { return f.DeleteRange(boundKey(n/4), boundKey(n)) }},
+				{"range", func(f *kv.Family,
+					n int) error {
+					return f.DeleteRange(boundKey(n/4), boundKey(n))
+				}},
 				{"drop", func(f *kv.Family, n int) error {
 					return db.Update(func(tx *kv.Tx) error {
 						if err := tx.DropCF("f"); err != nil {
@@ -121,7 +125,10 @@ func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
 					})
 				}},
 			} {
-				require.NoError(t, db.Update(func(tx *kv.Tx) error { return tx.EnsureCF("f", kv.CFOptions{}) }))
+				require.NoError(t, db.Update(func(tx *kv.Tx) error {
+					return tx.EnsureCF("f",
+						kv.CFOptions{})
+				}))
 				f := db.CF("f")
 				require.NoError(t, f.Clear())
 				n := c.fill(t, db, "f")
@@ -151,7 +158,8 @@ func TestACacheUnderMaxBytesIsRefusedOnceAtMost(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/purges_%v", c, purges), func(t *testing.T) {
 				t.Parallel()
 				now := time.UnixMilli(1e12)
-				o := &kv.Options{MaxBytes: c.max, Durability: c.durability, Clock: func() time.Time { return now }}
+				o := &kv.Options{MaxBytes: c.max, Durability: c.durability,
+					Clock: func() time.Time { return now }}
 				fs := vfs.NewMemory()
 				db := openOn(t, fs, o)
 				live := int(c.max * 3 / 10 / int64(c.size)) // rows
@@ -159,7 +167,8 @@ func TestACacheUnderMaxBytesIsRefusedOnceAtMost(t *testing.T) {
 				put := func(n int) error {
 					if n%3 == 0 {
 						return db.Update(func(tx *kv.Tx) error {
-							return tx.PutTTL(boundKey(n), make([]byte, c.size), time.Duration(live)*time.Second)
+							return tx.PutTTL(boundKey(n), make([]byte, c.size),
+								time.Duration(live)*time.Second)
 						})
 					}
 					return db.PutTTL(boundKey(n), make([]byte, c.size), time.Duration(live)*time.Second)
@@ -298,7 +307,8 @@ func TestLargeTransactionsFitAfterClearUnderMaxBytes(t *testing.T) {
 			c.fill(t, db, "default")
 			require.NoError(t, db.Clear())
 			for i := range 8 {
-				require.NoError(t, db.Put([]byte("large"), make([]byte, c.max/5)), "put %d: %+v", i, db.Stats())
+				require.NoError(t, db.Put([]byte("large"), make([]byte, c.max/5)), "put %d: %+v", i,
+					db.Stats())
 				c.requireWithin(t, db, "put %d", i)
 			}
 			require.NoError(t, db.Clear())

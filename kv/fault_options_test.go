@@ -22,10 +22,17 @@ func TestOptionThatDoesNotComeBack(t *testing.T) {
 			"OnExpire": func(body func()) *kv.Options { return &kv.Options{OnExpire: tell(body)} },
 			"Clock": func(body func()) *kv.Options {
 				clock := newClock()
-				return &kv.Options{Clock: func() time.Time { body(); clock.move(time.Hour); return clock.now() }}
+				return &kv.Options{Clock: func() time.Time {
+					body()
+					clock.move(time.Hour)
+					return clock.now()
+				}}
 			},
 			"Events.CommitGroup": func(body func()) *kv.Options {
-				return &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) { body() }}}
+				return &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64,
+					time.Duration) {
+					body()
+				}}}
 			},
 			"Events.Checkpoint": func(body func()) *kv.Options {
 				return &kv.Options{Events: &kv.Events{Checkpoint: func(int, time.Duration, error) { body() }}}

@@ -113,7 +113,8 @@ func TestCommitThatACallbackStopsBeforeItsEnd(t *testing.T) {
 				})
 				require.False(t, s.armed.Load(), "it was written on its way")
 				require.NoError(t, s.Put([]byte("last"), nil))
-				for im := range s.disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: s.disk.Len()}) {
+				for im := range s.disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill,
+					From: s.disk.Len()}) {
 					db := openOn(t, im.Disk(crashfs.Options{}), nil)
 					require.Equal(t, []string{"first=", "last="}, rows(t, db, "default"))
 				}

@@ -68,7 +68,8 @@ func TestGetManyGetsWhatGetDoes(t *testing.T) {
 				case 0:
 					require.NoError(t, tx.Delete(k))
 				case 1:
-					require.NoError(t, tx.PutTTL(k, make([]byte, size), time.Duration(1+rnd.IntN(8))*time.Second))
+					require.NoError(t, tx.PutTTL(k, make([]byte, size),
+						time.Duration(1+rnd.IntN(8))*time.Second))
 				default:
 					require.NoError(t, tx.Put(k, make([]byte, size)))
 				}
@@ -163,7 +164,11 @@ func TestGetManyAllocatesNothing(t *testing.T) {
 	require.NoError(t, db.View(func(tx *kv.Tx) error {
 		sum := 0
 		allocs := testing.AllocsPerRun(20, func() {
-			if err := tx.GetMany(keys, func(_ int, value []byte) bool { sum += len(value); return true }); err != nil {
+			if err := tx.GetMany(keys, func(_ int,
+				value []byte) bool {
+				sum += len(value)
+				return true
+			}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -99,7 +99,8 @@ func BenchmarkMemory(b *testing.B) {
 	for range b.N {
 		runtime.GC()
 		before := anonymous()
-		db, err := Open(filepath.Join(b.TempDir(), "a.ebb"), &Options{Durability: NoSync, CacheBytes: 64 << 20})
+		db, err := Open(filepath.Join(b.TempDir(), "a.ebb"),
+			&Options{Durability: NoSync, CacheBytes: 64 << 20})
 		require.NoError(b, err)
 		rng, w := rand.New(rand.NewPCG(1, 2)), db.NewBatch()
 		key, value := make([]byte, 16), make([]byte, 100)

@@ -81,7 +81,8 @@ func (r *scriptRun) batchStep(s step) error {
 	after, b := state.clone(), r.db.NewBatch()
 	var want error
 	for range 1 + rnd.IntN(14) {
-		o := &on{r: r, name: "default", key: modelKeys[rnd.IntN(len(modelKeys))], arg: rnd.IntN(256), now: now}
+		o := &on{r: r, name: "default", key: modelKeys[rnd.IntN(len(modelKeys))], arg: rnd.IntN(256),
+			now: now}
 		if rnd.IntN(3) == 0 {
 			o.name = modelFamilies[rnd.IntN(len(modelFamilies))]
 		}

@@ -332,7 +332,8 @@ func (r *scriptRun) do(s step) error {
 func (r *scriptRun) compare() error {
 	defer kv.HoldNotes(r.db)()
 	if !slices.Equal(r.told, r.want) {
-		return fmt.Errorf("OnExpire heard %d, want %d: %.60q, want %.60q", len(r.told), len(r.want), r.told, r.want)
+		return fmt.Errorf("OnExpire heard %d, want %d: %.60q, want %.60q", len(r.told), len(r.want),
+			r.told, r.want)
 	}
 	r.told, r.want = r.told[:0], r.want[:0]
 	now := r.reading()

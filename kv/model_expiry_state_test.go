@@ -122,7 +122,8 @@ func compareFamily(tx *kv.Tx, name string, f *modelFamily, now int64) error {
 		if !slices.Contains(live, key) {
 			want = kv.ErrNotFound
 		}
-		if err := errors.Join(expect("get", err, want), expect("has", err2, nil), same("has", has, want == nil),
+		if err := errors.Join(expect("get", err, want), expect("has", err2, nil),
+			same("has", has, want == nil),
 			same("value", string(value) == f.rows[key].value || want != nil, true)); err != nil {
 			return fmt.Errorf("key %.10q: %w", key, err)
 		}
@@ -211,7 +212,8 @@ func compareOrder(v *kv.CF, live []string, f *modelFamily) error {
 	}
 	// Turning round, and from the middle.
 	for j, k := range live {
-		if !c.Seek([]byte(k)) || string(c.Key()) != k || c.Prev() != (j > 0) || !c.Next() || string(c.Key()) != k {
+		if !c.Seek([]byte(k)) || string(c.Key()) != k || c.Prev() != (j > 0) || !c.Next() ||
+			string(c.Key()) != k {
 			return fmt.Errorf("cursor lost its place at %.10q", k)
 		}
 	}

@@ -175,7 +175,8 @@ func (u *users) check() {
 func TestRowsOfAnIndexGoWithTheExpiredRow(t *testing.T) {
 	for seed := range uint64(4) {
 		u := &users{
-			t: t, rnd: rand.New(rand.NewPCG(seed, 53)), expired: make(map[string]int), busy: make(map[string]bool),
+			t: t, rnd: rand.New(rand.NewPCG(seed,
+				53)), expired: make(map[string]int), busy: make(map[string]bool),
 			fails: int(seed%2) * 15, meddles: 20,
 		}
 		u.db, u.clock = openClock(t, kv.Options{OnExpireTx: u.onExpireTx})

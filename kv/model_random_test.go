@@ -42,7 +42,8 @@ func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
 		{PageSize: 65536, CacheBytes: 1 << 20},
 	} {
 		t.Run(fmt.Sprint(o.PageSize, "/", o.CacheBytes), func(t *testing.T) {
-			r := &run{t: t, rnd: seeded(t, uint64(i)+42), fs: vfs.NewMemory(), opts: o, model: model{"default": {}}}
+			r := &run{t: t, rnd: seeded(t, uint64(i)+42), fs: vfs.NewMemory(), opts: o,
+				model: model{"default": {}}}
 			r.open()
 			for range racetest.Sample(200, 80) {
 				r.transaction()

@@ -45,7 +45,8 @@ func modelTimed(t *testing.T, rnd *rand.Rand) {
 			next = slices.Clone(model)
 			live := func(r timedRow) bool { return now < r.ms+retention.Milliseconds() }
 			for range 1 + rnd.IntN(20) {
-				row := timedRow{now + rnd.Int64N(1200) - 800, fmt.Sprint("k", rnd.IntN(3)), fmt.Sprint(rnd.IntN(1000))}
+				row := timedRow{now + rnd.Int64N(1200) - 800, fmt.Sprint("k", rnd.IntN(3)),
+					fmt.Sprint(rnd.IntN(1000))}
 				ts := time.UnixMilli(row.ms)
 				at, there := slices.BinarySearchFunc(next, row, order)
 				switch rnd.IntN(6) {

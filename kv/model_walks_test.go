@@ -131,7 +131,10 @@ func (w *walks) transaction() {
 	require.NoError(w.t, err)
 	w.tx, w.now, w.walkers, w.saves, w.kept = tx, tx.Now().UnixMilli(), nil, nil, nil
 	// Only Count can show deletes by an eviction before the transaction.
-	maps.DeleteFunc(w.rows, func(_ string, row modelRow) bool { return row.expiry != 0 && w.now >= row.expiry })
+	maps.DeleteFunc(w.rows, func(_ string,
+		row modelRow) bool {
+		return row.expiry != 0 && w.now >= row.expiry
+	})
 	for range 4 {
 		o := kv.ScanOptions{}
 		if w.rnd.IntN(2) == 0 {
@@ -152,7 +155,8 @@ func (w *walks) transaction() {
 		}
 	}
 	for _, k := range w.kept {
-		require.True(w.t, string(k.slice) == k.want, "a value of Get has changed before the end of its transaction")
+		require.True(w.t, string(k.slice) == k.want,
+			"a value of Get has changed before the end of its transaction")
 	}
 	require.NoError(w.t, tx.Err())
 	w.compare()

@@ -225,7 +225,8 @@ func TestOnExpireTxMayWriteRowsOfTheSameBatch(t *testing.T) {
 		want []string
 		live string
 	}{
-		"delete_the_next": {func(tx *kv.Tx) error { return tx.Delete([]byte("b")) }, []string{"a=1", "b=2"}, "c"},
+		"delete_the_next": {func(tx *kv.Tx) error { return tx.Delete([]byte("b")) },
+			[]string{"a=1", "b=2"}, "c"},
 		"write_the_next": {func(tx *kv.Tx) error {
 			return tx.Put([]byte("b"), []byte("new"))
 		}, []string{"a=1", "b=2"}, "bc"},
@@ -321,8 +322,10 @@ func TestShutdownEndsATransactionWithinOnExpireTx(t *testing.T) {
 			_, _ = db.Get([]byte("a"))
 			return db.Update(func(*kv.Tx) error { return nil })
 		},
-		"put":    func(db *kv.DB) error { return db.Put([]byte("a"), nil) },
-		"update": func(db *kv.DB) error { return db.Update(func(tx *kv.Tx) error { return tx.Put([]byte("a"), nil) }) },
+		"put": func(db *kv.DB) error { return db.Put([]byte("a"), nil) },
+		"update": func(db *kv.DB) error {
+			return db.Update(func(tx *kv.Tx) error { return tx.Put([]byte("a"), nil) })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, l, _ := openExpireLog(t)

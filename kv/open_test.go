@@ -165,7 +165,8 @@ func TestLinkThroughLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "other", "deep"), 0o755))
-	platformtest.MayRefuse(t, os.Symlink(filepath.Join("other", "deep"), filepath.Join(dir, "way")), "windows")
+	platformtest.MayRefuse(t, os.Symlink(filepath.Join("other", "deep"), filepath.Join(dir, "way")),
+		"windows")
 	through := filepath.FromSlash("way/../a.ebb")
 	for name, to := range map[string]string{"relative": through, "absolute": dir +
 		string(filepath.Separator) + through} {
@@ -219,7 +220,8 @@ func TestLockTimeoutIsHonoured(t *testing.T) {
 			return nil
 		}}
 		long := time.Duration(racetest.Sample(60, 1)) * time.Minute
-		for _, wait := range []time.Duration{0, time.Nanosecond, time.Millisecond, 333 * time.Millisecond, long} {
+		for _, wait := range []time.Duration{0, time.Nanosecond, time.Millisecond,
+			333 * time.Millisecond, long} {
 			began := time.Now()
 			_, err := openfs.Open(fsys, path, &kv.Options{LockTimeout: wait}, txn.Options{})
 			require.ErrorIs(t, err, kv.ErrLocked)

@@ -76,13 +76,17 @@ func TestPurgeFollowsItsFamily(t *testing.T) {
 		}, due},
 		"drop": {func(tx *kv.Tx) error { return tx.DropCF("f") }, 1},
 		"drop_and_create": {func(tx *kv.Tx) error {
-			return errors.Join(tx.DropCF("f"), tx.CreateCF("f", kv.CFOptions{}), tx.CF("f").PutTTL([]byte("k"), nil, 1))
+			return errors.Join(tx.DropCF("f"), tx.CreateCF("f", kv.CFOptions{}),
+				tx.CF("f").PutTTL([]byte("k"), nil, 1))
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last string
 			o := kv.Options{
-				Events: &kv.Events{Purge: func(cf string, _ kv.PurgeResult, _ time.Duration, _ error) { last = cf }},
+				Events: &kv.Events{Purge: func(cf string, _ kv.PurgeResult, _ time.Duration,
+					_ error) {
+					last = cf
+				}},
 			}
 			db, clock := openClock(t, o)
 			require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: time.Second}))

@@ -113,7 +113,8 @@ func TestSequenceErrors(t *testing.T) {
 	require.NoError(t, putLast(tx, []byte("\xff\xff\xff\xff\xff\xff\xff\xff")))
 	_, err = tx.NextSequence()
 	require.ErrorIs(t, err, kv.ErrNotCounter)
-	require.Equal(t, `kv: not a counter, or it would overflow: the sequence of the family has ended: "default"`,
+	require.Equal(t,
+		`kv: not a counter, or it would overflow: the sequence of the family has ended: "default"`,
 		err.Error())
 	require.NoError(t, tx.Rollback())
 	require.NoError(t, db.Close())

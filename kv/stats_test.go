@@ -53,21 +53,22 @@ func fileBytes(t *testing.T, fsys vfs.FS) (file, log int64) {
 func play(t *testing.T) *scene {
 	t.Helper()
 	s, clock, fsys := new(scene), newClock(), vfs.NewMemory()
-	db, err := openfs.Open(fsys, path, &kv.Options{Clock: clock.now, CheckpointBytes: 1 << 30, Events: &kv.Events{
-		CommitGroup: func(commits int, bytes int64, _ time.Duration) {
-			s.told, s.logged = s.told+commits, s.logged+bytes
-			if commits > 0 {
-				s.groups++
-			} else {
-				s.parts++
-			}
-		},
-		Checkpoint: func(_ int, _ time.Duration, err error) {
-			if err == nil {
-				s.checkpoints++
-			}
-		},
-	}}, txn.Options{SegmentSize: 64 << 10, Inline: true})
+	db, err := openfs.Open(fsys, path,
+		&kv.Options{Clock: clock.now, CheckpointBytes: 1 << 30, Events: &kv.Events{
+			CommitGroup: func(commits int, bytes int64, _ time.Duration) {
+				s.told, s.logged = s.told+commits, s.logged+bytes
+				if commits > 0 {
+					s.groups++
+				} else {
+					s.parts++
+				}
+			},
+			Checkpoint: func(_ int, _ time.Duration, err error) {
+				if err == nil {
+					s.checkpoints++
+				}
+			},
+		}}, txn.Options{SegmentSize: 64 << 10, Inline: true})
 	require.NoError(t, err)
 	s.begun = db.Stats()
 	for i := range 10 {
@@ -164,7 +165,8 @@ func TestEveryNumberOfStatsIsTrue(t *testing.T) {
 		"Checkpoints": func(t *testing.T) {
 			require.EqualValues(t, 1, s.open.Checkpoints)
 			require.Equal(t, 2, s.checkpoints, "Checkpoint tells of the last one, too")
-			require.GreaterOrEqual(t, s.closed.Checkpoints, uint64(2), "those that pack the file at Close count")
+			require.GreaterOrEqual(t, s.closed.Checkpoints, uint64(2),
+				"those that pack the file at Close count")
 		},
 		"Seq": func(t *testing.T) {
 			require.Equal(t, s.open.Commits, s.open.Seq)
@@ -174,8 +176,11 @@ func TestEveryNumberOfStatsIsTrue(t *testing.T) {
 			require.Equal(t, s.open.Seq-1, s.open.DurableSeq, "the last commit is relaxed")
 			require.Equal(t, s.closed.Seq, s.closed.DurableSeq)
 		},
-		"Epoch":        func(t *testing.T) { require.Greater(t, s.closed.Epoch, s.open.Epoch) },
-		"PagesRead":    func(t *testing.T) { require.GreaterOrEqual(t, s.closed.PagesRead, s.open.PagesRead) },
+		"Epoch": func(t *testing.T) { require.Greater(t, s.closed.Epoch, s.open.Epoch) },
+		"PagesRead": func(t *testing.T) {
+			require.GreaterOrEqual(t, s.closed.PagesRead,
+				s.open.PagesRead)
+		},
 		"PagesWritten": func(t *testing.T) { require.Greater(t, s.closed.PagesWritten, s.open.PagesWritten) },
 		"LogBytesWritten": func(t *testing.T) {
 			require.GreaterOrEqual(t, int64(s.open.LogBytesWritten), s.logged)

@@ -247,14 +247,16 @@ func TestCodecsRefuseBytesThatTheyDidNotWrite(t *testing.T) {
 			require.Error(t, decode([]byte(in)), "%s of % x", name, in)
 		}
 	}
-	refuses("Uint64", func(b []byte) error { _, err := kv.Uint64.Decode(b); return err }, "", "1234567", "123456789")
+	refuses("Uint64", func(b []byte) error { _, err := kv.Uint64.Decode(b); return err }, "", "1234567",
+		"123456789")
 	refuses("Int64", func(b []byte) error { _, err := kv.Int64.Decode(b); return err }, "", "1234567")
 	refuses("Time", func(b []byte) error { _, err := kv.Time.Decode(b); return err },
 		"", "12345678901", "12345678\xff\xff\xff\xff")
 	refuses("JSON", func(b []byte) error { _, err := kv.JSON[int]().Decode(b); return err }, "", "{", `"a"`)
 	refuses("Pair", func(b []byte) error { _, err := pair.Decode(b); return err },
 		"", "a", "a\x00", "a\x00\xff", "a\x00\x0212345678", "a\x00\x011234567")
-	refuses("Pair of numbers", func(b []byte) error { _, err := numbers.Decode(b); return err }, "", "1234567")
+	refuses("Pair of numbers", func(b []byte) error { _, err := numbers.Decode(b); return err }, "",
+		"1234567")
 }
 
 // A table has keys and values of Go types. The keys here are pairs: all visits of a user are next to

@@ -19,7 +19,8 @@ func ExampleCF_Append() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	if err := db.CreateCF("cpu", kv.CFOptions{Retention: time.Hour, Partition: 10 * time.Minute}); err != nil {
+	if err := db.CreateCF("cpu", kv.CFOptions{Retention: time.Hour,
+		Partition: 10 * time.Minute}); err != nil {
 		log.Fatal(err)
 	}
 	cpu := db.CF("cpu")
@@ -73,7 +74,8 @@ func ExampleOptions_onDrop() {
 		log.Fatal(err)
 	}
 	for range 120 {
-		if err := db.CF("requests").Append(now, []byte("web"), binary.BigEndian.AppendUint64(nil, 10)); err != nil {
+		if err := db.CF("requests").Append(now, []byte("web"),
+			binary.BigEndian.AppendUint64(nil, 10)); err != nil {
 			log.Fatal(err)
 		}
 		now = now.Add(time.Minute)

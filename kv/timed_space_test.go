@@ -107,3 +107,31 @@ func TestRollingWindowHasASteadySize(t *testing.T) {
 	}
 	require.NoError(t, db.Close())
 }
+
+func TestStatsOfPartitions(t *testing.T) {
+	db, clock := openTimed(t, kv.Options{}, time.Hour, time.Minute)
+	start := clock.now().Truncate(time.Minute)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range 100 {
+			ts := start.Add(time.Duration(i%2) * time.Minute)
+			if err := tx.CF("m").Append(ts, fmt.Append(nil, i), make([]byte, 92)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	s := db.Stats()
+	require.Equal(t, int64(100), s.Families["m"].Rows)
+	require.Equal(t, s.Families["m"].Rows, s.Families["m"].TTLRows)
+	list := s.Partitions["m"]
+	require.Len(t, list, 2)
+	for i, p := range list {
+		require.Equal(t, start.Add(time.Duration(i)*time.Minute), p.From)
+		require.Equal(t, p.From.Add(time.Minute), p.To)
+		require.Equal(t, int64(50), p.Rows)
+		require.InDelta(t, 50*(8+2+92), p.Bytes, 50)
+		list[i].Bytes = 0
+	}
+	require.NoError(t, db.Close())
+	require.Equal(t, list, db.Stats().Partitions["m"])
+}

@@ -40,7 +40,8 @@ func TestRowsByTimeComeInTheirOrder(t *testing.T) {
 	m := db.CF("m")
 	for _, min := range []int{-3, 0, -59, -2, -3} {
 		for _, key := range []string{"b", "a"} {
-			require.NoError(t, m.Append(now.Add(time.Duration(min)*time.Minute), []byte(key), fmt.Append(nil, min)))
+			require.NoError(t, m.Append(now.Add(time.Duration(min)*time.Minute), []byte(key),
+				fmt.Append(nil, min)))
 		}
 	}
 	require.NoError(t, db.View(func(tx *kv.Tx) error {
@@ -72,7 +73,10 @@ func TestRowsPastRetentionAreHiddenAtOnceAndDroppedByPartition(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = old.Rollback() }()
 	clock.ms.Store((start.Add(time.Hour + 5*time.Minute)).UnixMilli()) // rows 0 to 5 are expired
-	rows := func(tx *kv.Tx) int { return len(timedRows(t, tx.CF("m"), start, time.Time{}, time.Time{}, false)) }
+	rows := func(tx *kv.Tx) int {
+		return len(timedRows(t, tx.CF("m"), start, time.Time{}, time.Time{},
+			false))
+	}
 	require.NoError(t, db.View(func(tx *kv.Tx) error {
 		require.Equal(t, 4, rows(tx))
 		require.Equal(t, 10, rows(old), "a snapshot has its own instant")
@@ -148,11 +152,13 @@ func TestClocksAtTheEndsOfTime(t *testing.T) {
 	for _, ms := range []int64{math.MinInt64, math.MinInt64 + 5, -1, 0, 1, math.MaxInt64 - 5, math.MaxInt64} {
 		db, err := kv.OpenMemory(&kv.Options{Clock: func() time.Time { return time.UnixMilli(ms) }})
 		require.NoError(t, err)
-		require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: time.Hour, Partition: 7 * time.Millisecond}))
+		require.NoError(t, db.CreateCF("m",
+			kv.CFOptions{Retention: time.Hour, Partition: 7 * time.Millisecond}))
 		require.NoError(t, db.Update(func(tx *kv.Tx) error {
 			var want []string
 			for d := int64(-3); d <= 3; d++ {
-				if ms+d > ms == (d > 0) && tx.CF("m").Append(time.UnixMilli(ms+d), []byte("k"), []byte("v")) == nil {
+				if ms+d > ms == (d > 0) && tx.CF("m").Append(time.UnixMilli(ms+d), []byte("k"),
+					[]byte("v")) == nil {
 					want = append(want, fmt.Sprint(ms+d))
 				}
 			}
@@ -276,7 +282,8 @@ func TestRollupReadsThePartitionThatGoes(t *testing.T) {
 	}
 	db, clock := openTimed(t, kv.Options{OnDrop: rollup}, time.Hour, time.Minute)
 	for i := range 180 {
-		require.NoError(t, db.CF("m").Append(clock.now().Add(time.Duration(i%60)*time.Second), []byte("k"), nil))
+		require.NoError(t, db.CF("m").Append(clock.now().Add(time.Duration(i%60)*time.Second),
+			[]byte("k"), nil))
 		if i%60 == 59 {
 			clock.move(time.Minute)
 		}
@@ -307,34 +314,6 @@ func TestRollupReadsThePartitionThatGoes(t *testing.T) {
 	got, err := db.Increment([]byte("rows"), 0, 0)
 	require.NoError(t, err)
 	require.Equal(t, total, got)
-}
-
-func TestStatsOfPartitions(t *testing.T) {
-	db, clock := openTimed(t, kv.Options{}, time.Hour, time.Minute)
-	start := clock.now().Truncate(time.Minute)
-	require.NoError(t, db.Update(func(tx *kv.Tx) error {
-		for i := range 100 {
-			ts := start.Add(time.Duration(i%2) * time.Minute)
-			if err := tx.CF("m").Append(ts, fmt.Append(nil, i), make([]byte, 92)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	s := db.Stats()
-	require.Equal(t, int64(100), s.Families["m"].Rows)
-	require.Equal(t, s.Families["m"].Rows, s.Families["m"].TTLRows)
-	list := s.Partitions["m"]
-	require.Len(t, list, 2)
-	for i, p := range list {
-		require.Equal(t, start.Add(time.Duration(i)*time.Minute), p.From)
-		require.Equal(t, p.From.Add(time.Minute), p.To)
-		require.Equal(t, int64(50), p.Rows)
-		require.InDelta(t, 50*(8+2+92), p.Bytes, 50)
-		list[i].Bytes = 0
-	}
-	require.NoError(t, db.Close())
-	require.Equal(t, list, db.Stats().Partitions["m"])
 }
 
 // TestScanOfOneHourReadsNoPageOfOtherPartitions counts page reads of a store that was just opened.

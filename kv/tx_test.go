@@ -318,10 +318,14 @@ func TestDeleteRanges(t *testing.T) {
 		run  func(db *kv.DB) error
 		want string
 	}{
-		{"between", func(db *kv.DB) error { return db.DeleteRange([]byte("ab"), []byte("c")) }, "a c \xff \xff\xff"},
+		{"between", func(db *kv.DB) error { return db.DeleteRange([]byte("ab"), []byte("c")) },
+			"a c \xff \xff\xff"},
 		{"from", func(db *kv.DB) error { return db.DeleteRange([]byte("b"), nil) }, "a ab"},
 		{"below", func(db *kv.DB) error { return db.DeleteRange(nil, []byte("b")) }, "b c \xff \xff\xff"},
-		{"empty_bounds_do_not_bound", func(db *kv.DB) error { return db.DeleteRange([]byte{}, []byte{}) }, ""},
+		{"empty_bounds_do_not_bound", func(db *kv.DB) error {
+			return db.DeleteRange([]byte{},
+				[]byte{})
+		}, ""},
 		{"equal_bounds", func(db *kv.DB) error { return db.DeleteRange([]byte("b"), []byte("b")) },
 			"a ab b c \xff \xff\xff"},
 		{"crossed_bounds", func(db *kv.DB) error {

@@ -22,7 +22,8 @@ func manyExpiring(t *testing.T, n int, life func(i int) time.Duration) *kv.DB {
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {
 		f := tx.CF("f")
 		for i := range n {
-			if _, err := f.PutWith(fmt.Appendf(nil, "k%06d", i), []byte("v"), kv.PutOptions{TTL: life(i)}); err != nil {
+			if _, err := f.PutWith(fmt.Appendf(nil, "k%06d", i), []byte("v"),
+				kv.PutOptions{TTL: life(i)}); err != nil {
 				return err
 			}
 		}
@@ -75,8 +76,10 @@ func TestRangeOfExpiriesThatLieApartTakesItsOwnRows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := manyExpiring(t, n, life)
 			f, gone := db.CF("f"), map[int]bool{}
-			for _, r := range [][2]int{{0, 10}, {100, 163}, {100, 300}, {1000, 1065}, {3000, 19_000}, {2999, 19_990}} {
-				require.NoError(t, f.DeleteRange(fmt.Appendf(nil, "k%06d", r[0]), fmt.Appendf(nil, "k%06d", r[1])))
+			for _, r := range [][2]int{{0, 10}, {100, 163}, {100, 300}, {1000, 1065}, {3000, 19_000},
+				{2999, 19_990}} {
+				require.NoError(t, f.DeleteRange(fmt.Appendf(nil, "k%06d", r[0]),
+					fmt.Appendf(nil, "k%06d", r[1])))
 				for i := r[0]; i < r[1]; i++ {
 					gone[i] = true
 				}

@@ -120,7 +120,8 @@ func TestCeilingOfAPager(t *testing.T) {
 	checkpoint(t, p)
 	checkpoint(t, p)
 	tail := p.Alloc.Pages()
-	require.Greater(t, uint64(p.Alloc.SpacePages()[0].Pgid), uint64(refs[99].Pgid), "the free map is at the end")
+	require.Greater(t, uint64(p.Alloc.SpacePages()[0].Pgid), uint64(refs[99].Pgid),
+		"the free map is at the end")
 	for _, ref := range refs[10:] {
 		require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
 	}

@@ -22,8 +22,10 @@ func withHeader(fields ...golden.Field) []golden.Field {
 
 // goldenMeta has another value in each field.
 var goldenMeta = Meta{
-	Slot: 1, Epoch: 0x01020304, Clean: true, Optional: 5, StoreID: storeID, PageSize: 4096, SegmentSize: 4 << 20,
-	Pages: 0x060708, LogStart: 0x1122334455, LogDurable: 0x1122334499, Root: Ref{0x0a0b, 0x01020303}, RootDepth: 3,
+	Slot: 1, Epoch: 0x01020304, Clean: true, Optional: 5, StoreID: storeID, PageSize: 4096,
+	SegmentSize: 4 << 20,
+	Pages:       0x060708, LogStart: 0x1122334455, LogDurable: 0x1122334499, Root: Ref{0x0a0b,
+		0x01020303}, RootDepth: 3,
 	RootRows: 0x0c0d0e, FreeDir: Ref{0x0f10, 0x01020302}, NextTree: 0x2021, NextTrash: 0x22, Seq: 0x232425,
 	ClockMark: 1_700_000_000_123,
 }
@@ -153,7 +155,8 @@ func freeMapStore(t testing.TB) (bed, *Pager) {
 func TestFreeMapBytesArePinned(t *testing.T) {
 	bed, p := freeMapStore(t)
 	var b []byte
-	bed.rewrite(t, MinPageSize, p.Alloc.space.groups[0].ref.Pgid, 1, false, func(c []byte) { b = append(b, c...) })
+	bed.rewrite(t, MinPageSize, p.Alloc.space.groups[0].ref.Pgid, 1, false,
+		func(c []byte) { b = append(b, c...) })
 	golden.Require(
 		t,
 		"free-map.hex",
@@ -164,7 +167,8 @@ func TestFreeMapBytesArePinned(t *testing.T) {
 	b = nil
 	bed.rewrite(t, MinPageSize, p.Alloc.freeDir().Pgid, 1, false, func(c []byte) { b = append(b, c...) })
 	golden.Require(t, "free-directory.hex", "free directory of one group", withHeader(
-		golden.Field{24, 8, "group 0: pgid"}, golden.Field{32, 4, "epoch"}, golden.Field{36, 4, "pages in use"}), b)
+		golden.Field{24, 8, "group 0: pgid"}, golden.Field{32, 4, "epoch"}, golden.Field{36, 4,
+			"pages in use"}), b)
 }
 
 func TestFreeDirectoryOfTwoLevelsIsPinned(t *testing.T) {
@@ -221,10 +225,12 @@ func TestFilesOfOtherVersionsAreErrVersion(t *testing.T) {
 		name, title string
 		change      func(b []byte)
 	}{
-		{"earlier-version.hex", "a store of format version 1, 4 KiB pages", func(b []byte) { b[offVersion] = 1 }},
+		{"earlier-version.hex", "a store of format version 1, 4 KiB pages",
+			func(b []byte) { b[offVersion] = 1 }},
 		{"next-version.hex", "a store of format version 5, 4 KiB pages",
 			func(b []byte) { b[offVersion] = FormatVersion + 1 }},
-		{"unknown-feature.hex", "a store that requires feature 2^63", func(b []byte) { b[offRequired+7] = 0x80 }},
+		{"unknown-feature.hex", "a store that requires feature 2^63",
+			func(b []byte) { b[offRequired+7] = 0x80 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			golden.Require(t, test.name, test.title, both, otherVersionFile(test.change))

@@ -87,7 +87,8 @@ func TestReassignedPageHasTheSameContent(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "changes", string(changes), "as long as a reader may need it")
 
-		for _, other := range []Ref{base, newPage(t, p, 'n'), {ref.Pgid, ref.Epoch - 1}, {1 << 40, ref.Epoch}} {
+		for _, other := range []Ref{base, newPage(t, p, 'n'), {ref.Pgid, ref.Epoch - 1},
+			{1 << 40, ref.Epoch}} {
 			same, done, err := p.Reassign(other, ref.Epoch, 9, AllocPolicy{})
 			require.NoError(t, err)
 			require.False(t, done)

@@ -70,7 +70,8 @@ func TestHolesAreFilledOnAFullDisk(t *testing.T) {
 	}
 	require.ErrorIs(t, err, vfs.ErrNoSpace)
 	require.Greater(t, n, holes-int(p.Alloc.reservePages(0)))
-	require.GreaterOrEqual(t, p.Alloc.space.free(), p.Alloc.freeMapPages(0)+p.Alloc.treeTablePages()+minDeletePages)
+	require.GreaterOrEqual(t, p.Alloc.space.free(),
+		p.Alloc.freeMapPages(0)+p.Alloc.treeTablePages()+minDeletePages)
 }
 
 // TestFreePagesServeAsReserveForTheFreeMap on a full disk, wherever they are, and no put takes the last of
@@ -133,7 +134,8 @@ func TestExtentBehindTheEndIsNotFree(t *testing.T) {
 	value := make([]byte, 20*MinPageSize)
 	ref, n, err := p.NewExtent(nextEpoch(p), 7, value, false, AllocPolicy{})
 	require.NoError(t, err)
-	require.True(t, p.Alloc.space.groups[0].loaded, "what lies behind it is told of by the group that the end was in")
+	require.True(t, p.Alloc.space.groups[0].loaded,
+		"what lies behind it is told of by the group that the end was in")
 	seen := map[Pgid]bool{}
 	for i := range n {
 		seen[ref.Pgid+Pgid(i)] = true

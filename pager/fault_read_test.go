@@ -112,7 +112,8 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Spill([]Pgid{id}))
 	f.read = errBroken
-	_, err = p.Frame(Ref{id, base + 1}, p.Reader.View(base, Newest)) // it was written early, and is needed again
+	// it was written early, and is needed again
+	_, err = p.Frame(Ref{id, base + 1}, p.Reader.View(base, Newest))
 	requireBroken(err)
 	f.read = nil
 

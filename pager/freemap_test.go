@@ -107,7 +107,8 @@ func hugeStore(t *testing.T, groups int) (bed, *Pager) {
 // allocateInGroup takes one page of a group, as a commit would.
 func allocateInGroup(t *testing.T, p *Pager, no int) Pgid {
 	t.Helper()
-	p.Alloc.space.avail.run, p.Alloc.space.avail.runEnd, p.Alloc.space.framedFree = 0, 0, p.Alloc.space.framedFree[:0]
+	s := p.Alloc.space
+	s.avail.run, s.avail.runEnd, s.framedFree = 0, 0, s.framedFree[:0]
 	p.Alloc.space.avail.cursor = uint64(no)*p.Alloc.space.perGroup + 64
 	p.Alloc.space.holes.cursor = p.Alloc.space.avail.cursor
 	ref := newPage(t, p, byte(no))

@@ -242,7 +242,8 @@ func TestAFullDiskOpensWithTheRoomOfTheSessionBefore(t *testing.T) {
 		b.born = nil
 		b.reopen(t)
 		for n := range have + behind {
-			require.True(t, b.put(t, AllocPolicy{Purpose: ForCheckpoint, Fit: FitTightest}), "%d of %d", n, have+behind)
+			require.True(t, b.put(t, AllocPolicy{Purpose: ForCheckpoint, Fit: FitTightest}), "%d of %d",
+				n, have+behind)
 		}
 		b.requireRoom(t)
 	}

@@ -78,7 +78,8 @@ func TestVerifyLeafRun(t *testing.T) {
 		require.False(t, has(Ref{ref.Pgid, epoch + 1}, sums))
 		require.False(t, has(Ref{ref.Pgid + 1, epoch}, sums[:80]))
 		require.False(t, has(Ref{^Pgid(0) - 5, epoch}, sums))
-		require.False(t, has(Ref{Pgid(p.Alloc.FileBytes() / MinPageSize), epoch}, sums[:8]), "behind the file")
+		require.False(t, has(Ref{Pgid(p.Alloc.FileBytes() / MinPageSize), epoch}, sums[:8]),
+			"behind the file")
 		other := m
 		other.StoreID[0]++
 		ok, err := p.VerifyLeafRun(&other, ref, sums)

@@ -113,7 +113,8 @@ func TestFailedPreallocationIsRepeatedByTheAllocation(t *testing.T) {
 	f.goOn <- nil
 }
 
-// TestFileIsNotTruncatedDuringPreallocation as long as it does, after a checkpoint: commits would wait for that.
+// TestFileIsNotTruncatedDuringPreallocation as long as it does, after a checkpoint: commits would
+// wait for that.
 func TestFileIsNotTruncatedDuringPreallocation(t *testing.T) {
 	p, f := growing(t)
 	size := f.begin(t, p)
@@ -130,8 +131,8 @@ func TestFileIsNotTruncatedDuringPreallocation(t *testing.T) {
 	require.Less(t, p.Alloc.FileBytes(), size/2+size/8)
 }
 
-// TestPreallocationEndsBeforeTheFileIsTruncatedOrClosed: the goroutine would make it longer again, or write to a
-// file that is closed.
+// TestPreallocationEndsBeforeTheFileIsTruncatedOrClosed: the goroutine would make it longer again,
+// or write to a file that is closed.
 func TestPreallocationEndsBeforeTheFileIsTruncatedOrClosed(t *testing.T) {
 	for name, end := range map[string]func(p *Pager) error{
 		"cut":       func(p *Pager) error { return p.Alloc.TrimFile(true) },
@@ -177,8 +178,8 @@ func TestNoPreallocationInlineOrWithMaxBytes(t *testing.T) {
 	}
 }
 
-// TestGiveSpaceBackKeepsReserveAndDurablePages: all that is behind the slack. Pages of the durable state stay, free or
-// not.
+// TestGiveSpaceBackKeepsReserveAndDurablePages: all that is behind the slack. Pages of the durable
+// state stay, free or not.
 func TestGiveSpaceBackKeepsReserveAndDurablePages(t *testing.T) {
 	p, f := growing(t)
 	f.begin(t, p)
@@ -216,8 +217,8 @@ func TestGiveSpaceBackKeepsReserveAndDurablePages(t *testing.T) {
 	require.True(t, given, "what could not be all of a step is free again")
 }
 
-// TestHasSpaceIsTrueOnlyForAllocatablePages: whatever it says yes to is had without another step of the file, from
-// pages that are free and from behind the end.
+// TestHasSpaceIsTrueOnlyForAllocatablePages: whatever it says yes to is had without another step of
+// the file, from pages that are free and from behind the end.
 func TestHasSpaceIsTrueOnlyForAllocatablePages(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	refs := []Ref{newPage(t, p, 1)}

@@ -61,7 +61,8 @@ func TestReferenceOfAnotherEpochIsCorruption(t *testing.T) {
 				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
 				_, _, err = p.Reader.Leaf(other, base+2)
 				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
-				require.ErrorIs(t, p.Reader.ReadCold(other, make([]byte, MinPageSize)), badfile.ErrCorrupt, "%v", other)
+				require.ErrorIs(t, p.Reader.ReadCold(other, make([]byte, MinPageSize)),
+					badfile.ErrCorrupt, "%v", other)
 			}
 			for _, other := range []Ref{{large.Pgid, large.Epoch - 1}, {large.Pgid, large.Epoch + 1}} {
 				_, err = p.Reader.Extent(other, 9000)
@@ -116,7 +117,8 @@ func TestCold(t *testing.T) {
 		}
 		require.NoError(t, p.Alloc.Freed(read.Pgid, 1))
 		require.NoError(t, p.Release(read.Pgid, 1))
-		require.True(t, p.Reader.Cold(Ref{Pgid: read.Pgid, Epoch: base}, base), "what is born there is another page")
+		require.True(t, p.Reader.Cold(Ref{Pgid: read.Pgid, Epoch: base}, base),
+			"what is born there is another page")
 
 		patch, durable := newDelta(t, p)
 		require.False(t, p.Reader.Cold(patch, durable))

@@ -107,7 +107,8 @@ func TestOnlyScannedPagesAreReadIfMemoryIsScarce(t *testing.T) {
 	walk := []Ref{refs[10], refs[11], refs[12], refs[200], refs[33], refs[32]}
 	p.Reader.ReadAhead(walk, base)
 	require.Equal(t, 1, f.probes)
-	require.ElementsMatch(t, []pageRange{{at + 10, at + 13}, {at + 200, at + 201}, {at + 32, at + 34}}, f.took())
+	require.ElementsMatch(t, []pageRange{{at + 10, at + 13}, {at + 200, at + 201}, {at + 32, at + 34}},
+		f.took())
 	p.Reader.ReadSoon(refs[7], base)
 	require.Equal(t, []pageRange{{at + 7, at + 8}}, f.took())
 

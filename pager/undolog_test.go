@@ -106,7 +106,8 @@ func TestSealWaitsForAllUndoWriters(t *testing.T) {
 			u.Seal()
 			close(frozen)
 		}()
-		require.Never(t, func() bool { return !u.Active() }, patience, time.Millisecond, "keeper %d is inside", no)
+		require.Never(t, func() bool { return !u.Active() }, patience, time.Millisecond,
+			"keeper %d is inside", no)
 		k.Leave()
 		<-frozen
 		require.False(t, u.Active())

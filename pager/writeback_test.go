@@ -14,7 +14,8 @@ func TestLargeExtentsAreWrittenInPieces(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		rnd := rand.New(rand.NewSource(1))
-		for _, size := range []int{0, 1, MinPageSize - ExtentHeader, MinPageSize, stagingBytes - ExtentHeader - 1,
+		for _, size := range []int{0, 1, MinPageSize - ExtentHeader, MinPageSize,
+			stagingBytes - ExtentHeader - 1,
 			stagingBytes - ExtentHeader, stagingBytes - ExtentHeader + 1, stagingBytes, 2*stagingBytes + 5} {
 			value := make([]byte, size)
 			rnd.Read(value)

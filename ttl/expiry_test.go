@@ -37,7 +37,8 @@ func TestExpiryBytesAreTheOnesOfTheSpec(t *testing.T) {
 }
 
 func TestBadExpiryBytesAreCorrupt(t *testing.T) {
-	for _, b := range []string{"", "0000000000000000", "ffffffffffffffff", "00000000000001", "000000000000000100"} {
+	for _, b := range []string{"", "0000000000000000", "ffffffffffffffff", "00000000000001",
+		"000000000000000100"} {
 		raw, err := hex.DecodeString(b)
 		require.NoError(t, err)
 		_, err = decodeExpiry(raw)

@@ -54,7 +54,10 @@ func TestCheckNamesEachBrokenRow(t *testing.T) {
 			"I1: a key-index row has no expiry row (expiry 2000)",
 			"I1: a key-index row has no expiry row (expiry 3000)",
 		}},
-		{"expiry_row_cut_short", func(r Rows) { put(t, r, r.Family.ExpiryIndex(), []byte("12345678"), nil) }, []string{
+		{"expiry_row_cut_short", func(r Rows) {
+			put(t, r, r.Family.ExpiryIndex(), []byte("12345678"),
+				nil)
+		}, []string{
 			"I4: 3 rows in the key index, 4 in the expiry index",
 			"I3: expiry index: corrupt: expiry row of 8 bytes, expected at least 9",
 		}},
@@ -67,7 +70,10 @@ func TestCheckNamesEachBrokenRow(t *testing.T) {
 		}, []string{
 			"I3: key index: corrupt: expiry of 4 bytes, expected 8",
 		}},
-		{"expiry_changed", func(r Rows) { put(t, r, r.Family.KeyIndex(), []byte("b"), appendExpiry(nil, 7)) }, []string{
+		{"expiry_changed", func(r Rows) {
+			put(t, r, r.Family.KeyIndex(), []byte("b"),
+				appendExpiry(nil, 7))
+		}, []string{
 			"I1: a key-index row has no expiry row (expiry 7)",
 			"I2: a key-index row has a data row with another expiry (7, 2000)",
 			"I1: an expiry row has no key-index row (expiry 2000)",
@@ -228,7 +234,8 @@ func TestMissingIndexIsNamed(t *testing.T) {
 					return
 				}
 				require.ErrorIs(t, err, badfile.ErrCorrupt)
-				require.ErrorContains(t, err, fmt.Sprintf(`family "f": I4: %s, tree %d, is missing`, name, index(r)))
+				require.ErrorContains(t, err,
+					fmt.Sprintf(`family "f": I4: %s, tree %d, is missing`, name, index(r)))
 			})
 		}
 	}
@@ -277,7 +284,8 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	defer done(false)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	require.ErrorIs(t, Check(ctx, r.Tx, r.Family, func(*badfile.Error) bool { return true }), context.Canceled)
+	require.ErrorIs(t, Check(ctx, r.Tx, r.Family, func(*badfile.Error) bool { return true }),
+		context.Canceled)
 }
 
 // TestHollowFamilyHasNoRows: it is what a reader is given of a store without any commit, and no

@@ -117,7 +117,8 @@ var writingVerbs = map[string]func(r Rows) error{
 // someChanges of rows with and without an expiry, to the one and the other, one of them twice.
 func someChanges() []Change {
 	return []Change{
-		{Key: shelfKey(20), Value: []byte("v"), Tag: 99_000}, {Key: shelfKey(311), Value: []byte("v"), Tag: 98_000},
+		{Key: shelfKey(20), Value: []byte("v"), Tag: 99_000}, {Key: shelfKey(311), Value: []byte("v"),
+			Tag: 98_000},
 		{Key: shelfKey(500), Delete: true}, {Key: shelfKey(20), Value: []byte("w")},
 	}
 }
@@ -131,7 +132,8 @@ func applyHeld(r Rows) error {
 		for k := range ApplyRows {
 			some = append(
 				some,
-				Change{Key: shelfKey(31 * (k + ApplyRows*i) % shelfKeys), Value: []byte("v"), Tag: int64(90_000 - k)},
+				Change{Key: shelfKey(31 * (k + ApplyRows*i) % shelfKeys), Value: []byte("v"),
+					Tag: int64(90_000 - k)},
 			)
 		}
 		if err := r.ApplyBuffered(some, e, false); err != nil {

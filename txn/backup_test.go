@@ -225,7 +225,8 @@ func TestIncrementsOfAnotherHistoryAreRefused(t *testing.T) {
 	third := backupNow(t, twin, twinInc)
 	o.FS = vfs.NewMemory()
 	for name, chain := range map[string][]*backedUp{
-		"twin": {full, inc, third}, "no full one": {inc}, "wrong order": {inc, full}, "two full ones": {full, full},
+		"twin": {full, inc, third}, "no full one": {inc}, "wrong order": {inc,
+			full}, "two full ones": {full, full},
 		"the middle is missing": {full, third}, "twice": {full, inc, inc}, "none": nil,
 	} {
 		_, err := VerifyBackup(t.Context(), readers(chain)...)
@@ -360,7 +361,8 @@ func TestBackupThatEnds(t *testing.T) {
 	_, err = s.Backup(ctx, &slowWriter{beside: cancel}, BackupOptions{})
 	require.ErrorIs(t, err, context.Canceled)
 	broken := errors.New("broken pipe")
-	_, err = s.Backup(t.Context(), writerFunc(func([]byte) (int, error) { return 0, broken }), BackupOptions{})
+	_, err = s.Backup(t.Context(), writerFunc(func([]byte) (int, error) { return 0, broken }),
+		BackupOptions{})
 	require.ErrorIs(t, err, broken)
 	require.Panics(t, func() {
 		_, _ = s.Backup(t.Context(), &slowWriter{beside: func() { panic("no") }}, BackupOptions{})

@@ -65,7 +65,8 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Panics(t, func() {
-		_, _ = s.bulkLoad(nil, create(id+1), id+1, func(func(key, value []byte) bool) { panic("in the rows") })
+		_, _ = s.bulkLoad(nil, create(id+1), id+1,
+			func(func(key, value []byte) bool) { panic("in the rows") })
 	})
 	_, err = s.bulkLoad(ctx, nil, id, rowsUpTo(1))
 	require.Error(t, err)

@@ -288,7 +288,8 @@ func TestCommittersWaitForTheProgressOfACheckpoint(t *testing.T) {
 func TestCheckpointsEndTheWaitOfCommitters(t *testing.T) {
 	s := openCramped(t)
 	limit := int64(0)
-	checkpointBy(t, s, func() { s.checkpointer.paceLog(0) }, func() { limit = s.checkpointer.logLimit.Load() })
+	checkpointBy(t, s, func() { s.checkpointer.paceLog(0) },
+		func() { limit = s.checkpointer.logLimit.Load() })
 	require.Positive(t, limit)
 	require.Zero(t, s.checkpointer.logLimit.Load())
 }

@@ -111,7 +111,8 @@ func TestCrashesOfAClose(t *testing.T) {
 				require.Equal(t, 2, got.CommitsReplayed, "spare %v: %d %s", spare, im.Point, im.Desc())
 				fromOlder++
 			}
-			for second := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None, Every: 3}) {
+			for second := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None,
+				Every: 3}) {
 				open(second.Disk(crashfs.Options{}))
 			}
 		}

@@ -39,7 +39,8 @@ func TestClockMarkOfACloseOutlivesEveryCrash(t *testing.T) {
 			require.Equal(t, mark, markOf(t, cut), im.Desc())
 			onceMore := crashfs.ImageOptions{Profiles: crashfs.None | crashfs.Prefix | crashfs.Kill}
 			for again := range cut.Images(onceMore) {
-				require.Equal(t, mark, markOf(t, again.Disk(crashfs.Options{})), "%s, then %s", im.Desc(), again.Desc())
+				require.Equal(t, mark, markOf(t, again.Disk(crashfs.Options{})), "%s, then %s",
+					im.Desc(), again.Desc())
 			}
 			n++
 		}

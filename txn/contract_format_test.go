@@ -45,9 +45,11 @@ var goldenRedo = []struct {
 	},
 	{redo{op: opRange, id: 1}, []golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: none"}}},
 	{redo{op: opRange, id: 1, key: []byte("a")},
-		[]golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: lo"}, {1, "lo length"}, {1, `lo "a"`}}},
+		[]golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: lo"}, {1, "lo length"},
+			{1, `lo "a"`}}},
 	{redo{op: opRange, id: 1, value: []byte("b")},
-		[]golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: hi"}, {1, "hi length"}, {1, `hi "b"`}}},
+		[]golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: hi"}, {1, "hi length"},
+			{1, `hi "b"`}}},
 	{
 		redo{op: opRange, id: 1, key: []byte("a"), value: []byte("b")},
 		[]golden.Part{{1, "delete range"}, {1, "tree 1"},
@@ -119,7 +121,8 @@ func TestRedoBytesArePinned(t *testing.T) {
 		b = appendRedo(b, g.want)
 		parts = append(parts, g.parts...)
 	}
-	golden.Require(t, "redo.hex", "payload of a commit with one operation of each kind", golden.Row(parts...), b)
+	golden.Require(t, "redo.hex", "payload of a commit with one operation of each kind",
+		golden.Row(parts...), b)
 	rest := golden.Read(t, "testdata/redo.hex")[redoHead:]
 	for _, g := range goldenRedo {
 		var r redo
@@ -369,7 +372,8 @@ func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
 		}},
 		{"root_that_is_newer", func(w *writer, table *tree.Tree) error {
 			root := pager.Ref{Pgid: 9, Epoch: w.s.epoch + 1}
-			_, err := tree.Put(w, table, treeKey(9), appendTree(nil, tree.Tree{Root: root, Depth: 1, Rows: 1}), 0)
+			_, err := tree.Put(w, table, treeKey(9),
+				appendTree(nil, tree.Tree{Root: root, Depth: 1, Rows: 1}), 0)
 			return err
 		}},
 		{"no_catalog", func(w *writer, table *tree.Tree) error {

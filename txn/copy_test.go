@@ -73,7 +73,8 @@ func requireCopy(t *testing.T, tx *Tx, s *Store, o Options, file []byte) {
 			b.First()
 		}
 		require.True(t, b.Valid())
-		require.True(t, bytes.Equal(a.Key(), b.Key()) && bytes.Equal(a.Value(), b.Value()) && a.Tag() == b.Tag())
+		require.True(t, bytes.Equal(a.Key(), b.Key()) && bytes.Equal(a.Value(),
+			b.Value()) && a.Tag() == b.Tag())
 	}
 	require.Equal(t, tx.Rows(9), cx.Rows(9))
 	require.Equal(t, tx.Exists(10), cx.Exists(10))

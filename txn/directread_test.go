@@ -46,7 +46,8 @@ func TestBatchesReadLeavesOnce(t *testing.T) {
 		t.Run(fmt.Sprint(manyFrom), func(t *testing.T) {
 			fs := &mainReads{FS: vfs.OS}
 			o := testOptions(fs)
-			o.Inline, o.Choose, o.ManyFrom, o.CacheBytes, o.CheckpointBytes = false, nil, manyFrom, 64<<20, 1<<30
+			o.Inline, o.Choose, o.ManyFrom = false, nil, manyFrom
+			o.CacheBytes, o.CheckpointBytes = 64<<20, 1<<30
 			path := t.TempDir() + "/a.ebb"
 			s, err := Open(path, o)
 			require.NoError(t, err)

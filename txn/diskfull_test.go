@@ -133,7 +133,8 @@ func TestCrashesOfACheckpointInPlace(t *testing.T) {
 	for im := range disk.Images(crashfs.ImageOptions{From: from}) {
 		d := im.Disk(crashfs.Options{})
 		seq := open(d, sure(im.Point), false)
-		for second := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None, Every: every}) {
+		for second := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None,
+			Every: every}) {
 			open(second.Disk(crashfs.Options{}), seq, true)
 		}
 		images++

@@ -55,7 +55,11 @@ func TestTransactionWithRevokedParts(t *testing.T) {
 			require.ErrorIs(t, err, errAppendStopped)
 			require.ErrorIs(t, tx.Commit(Sync), errAppendStopped)
 			tx.Rollback()
-			update(t, s, func(tx *Tx) { _, err := tx.Put(9, []byte("next"), nil, 0); require.NoError(t, err) })
+			update(t, s, func(tx *Tx) {
+				_,
+					err := tx.Put(9, []byte("next"), nil, 0)
+				require.NoError(t, err)
+			})
 
 			require.NoError(t, s.Abandon())
 			s = openTest(t, "/a.ebb", testOptions(fs))

@@ -90,7 +90,8 @@ func TestPageOfTwoParentsIsNotFreedTwice(t *testing.T) {
 	update(t, s, func(tx *Tx) { // The rest of the store goes on,
 		_, err := tx.Put(CatalogTree, []byte("k"), []byte("v"), 0)
 		require.NoError(t, err)
-		_, err = tx.Put(9, []byte("key00000"), []byte("changed"), 0) // and so does the tree, by one of the ways.
+		// and so does the tree, by one of the ways.
+		_, err = tx.Put(9, []byte("key00000"), []byte("changed"), 0)
 		require.NoError(t, err)
 	})
 	require.NoError(t, s.Checkpoint(t.Context()))

@@ -28,7 +28,8 @@ func TestDamagedLeafRuns(t *testing.T) {
 		{"second", nil, 1, 1},
 		{"durable", func(s *Store) error { return s.Sync() }, 2, -1},
 		{"in an earlier segment", func(s *Store) error { return afterRotate(s, nil) }, 1, 1},
-		{"in an earlier segment that is durable", func(s *Store) error { return afterRotate(s, s.log.Sync) }, 1, -1},
+		{"in an earlier segment that is durable",
+			func(s *Store) error { return afterRotate(s, s.log.Sync) }, 1, -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			disk := vfs.NewMemory()
@@ -123,7 +124,8 @@ func TestInvalidLeafReferencesInTheLog(t *testing.T) {
 	}{
 		"sound":     {fill: func(b []byte) { tree.FillLeaf(b, inOrder(1, 10)) }},
 		"not above": {fill: func(b []byte) { tree.FillLeaf(b, inOrder(0, 10)) }, want: "not above all keys"},
-		"empty":     {fill: func(b []byte) { binary.LittleEndian.PutUint32(b[24:], uint32(len(b))) }, want: "leaf"},
+		"empty": {fill: func(b []byte) { binary.LittleEndian.PutUint32(b[24:], uint32(len(b))) },
+			want: "leaf"},
 		"a branch": {fill: func(b []byte) {
 			pager.WriteHeader(b,
 				pager.Header{Kind: pager.KindBranch, Level: 1})
@@ -177,7 +179,8 @@ func TestRepeatedLeafReferencesInTheLog(t *testing.T) {
 	require.NoError(t, err)
 	payload := append(binary.LittleEndian.AppendUint64(nil, s.head.seq+1), make([]byte, 8)...)
 	for range s.pg.Alloc.FileBytes()/int64(s.pg.PageSize()) + 1 {
-		payload = appendLeaves(payload, CatalogTree, ref, binary.LittleEndian.AppendUint64(nil, pager.Checksum(b)))
+		payload = appendLeaves(payload, CatalogTree, ref,
+			binary.LittleEndian.AppendUint64(nil, pager.Checksum(b)))
 	}
 	end, err := s.log.Append(append(payload, 255), true) // An operation that does not decode comes last.
 	require.NoError(t, err)

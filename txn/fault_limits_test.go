@@ -70,7 +70,8 @@ func (r *limitRun) put(n, size int) bool {
 	first := r.next
 	done := r.do(func(tx *Tx) error {
 		for i := range n {
-			if _, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%08d", first+i), make([]byte, size), 0); err != nil {
+			if _, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%08d", first+i), make([]byte, size),
+				0); err != nil {
 				return err
 			}
 		}
@@ -168,7 +169,8 @@ func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
 			r := newLimitRun(t, seed)
 			r.fill()
 			require.Positive(t, r.tried)
-			require.Greater(t, r.s.pg.Alloc.Pages(), r.s.pg.Alloc.MostPages()*9/10, "the limit was met, nothing else")
+			require.Greater(t, r.s.pg.Alloc.Pages(), r.s.pg.Alloc.MostPages()*9/10,
+				"the limit was met, nothing else")
 			_, err := r.s.bulkLoad(t.Context(), create(77), 77, rowsUpTo(1_000_000))
 			require.ErrorIs(t, err, ErrNoSpace, "a load past the limit")
 			require.NoError(t, r.s.Failed())

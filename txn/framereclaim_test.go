@@ -116,8 +116,9 @@ func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
 		written       float64
 		enough, hurry bool
 	}{
-		{4 * frames, frames, 0, true, false},     // no commits
-		{5 * frames, frames / 2, 0, true, false}, // commits use an eighth of the free frames, and a little less
+		{4 * frames, frames, 0, true, false}, // no commits
+		// commits use an eighth of the free frames, and a little less
+		{5 * frames, frames / 2, 0, true, false},
 		{3 * frames, frames / 2, 0, false, false},
 		{2 * frames, frames / 2, 0, false, true}, // a third
 		{2 * frames, frames / 2, 0.5, true, false},
@@ -165,7 +166,8 @@ func TestCheckpointOfDeltasHurriesSooner(t *testing.T) {
 // and reused; frames that a reader may access are not reused before it has ended.
 func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 	racetest.NotQuick(t)
-	for who, want := range map[string]string{"before": "first", "beside": "first", "with": "second", "after": "third"} {
+	for who, want := range map[string]string{"before": "first", "beside": "first", "with": "second",
+		"after": "third"} {
 		t.Run(who, func(t *testing.T) {
 			s := openCramped(t)
 			var r *Tx
@@ -200,7 +202,8 @@ func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 			if want == "first" {
 				require.Zero(t, takes, "it may ask for frames")
 			} else {
-				require.Equal(t, parts-1, takes, "it may look at any of them; the last part is less than a step")
+				require.Equal(t, parts-1, takes,
+					"it may look at any of them; the last part is less than a step")
 			}
 			held := s.pg.Pool.FrameBytes()
 			r.Rollback()

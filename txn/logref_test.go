@@ -87,7 +87,8 @@ func TestNamedValueIsWrittenOnceAndThereAfterACrash(t *testing.T) {
 		putLong(t, s, key, i)
 		want[key] = i
 	}
-	require.Less(t, s.log.Volume()-s.checkpointer.logSince.Load(), int64(2*len(long(0))), "the log has the values")
+	require.Less(t, s.log.Volume()-s.checkpointer.logSince.Load(), int64(2*len(long(0))),
+		"the log has the values")
 	onCrash(t, disk, o, 1, func(s *Store) { requireLong(t, s, want) })
 }
 
@@ -295,7 +296,8 @@ func TestReferencedValueOfALaterEpoch(t *testing.T) {
 	require.Greater(t, s.epoch, s.durable+2)
 	born := s.epoch
 	onCrash(t, disk, o, 1, func(s *Store) {
-		require.Greater(t, s.durable, born, "pages of the recovery would pass for those of the session before")
+		require.Greater(t, s.durable, born,
+			"pages of the recovery would pass for those of the session before")
 		requireLong(t, s, map[string]int{"a": 1, "b": 2})
 	})
 }
@@ -350,15 +352,17 @@ func TestInvalidValueReferencesInTheLog(t *testing.T) {
 		twice bool
 		want  string
 	}{
-		"sound":           {at: free, size: size},
-		"in use":          {at: func(*Store) pager.Pgid { return 2 }, size: size, want: "in use"},
-		"meta page":       {at: func(*Store) pager.Pgid { return 1 }, size: size, want: "the log names"},
-		"behind the file": {at: func(*Store) pager.Pgid { return 1 << 40 }, size: size, want: "the log names"},
+		"sound":     {at: free, size: size},
+		"in use":    {at: func(*Store) pager.Pgid { return 2 }, size: size, want: "in use"},
+		"meta page": {at: func(*Store) pager.Pgid { return 1 }, size: size, want: "the log names"},
+		"behind the file": {at: func(*Store) pager.Pgid { return 1 << 40 }, size: size,
+			want: "the log names"},
 		"across the end": {at: func(s *Store) pager.Pgid { return free(s) + 3 }, size: 1 << 29,
 			want: "the log names"},
 		"twice":            {at: free, size: size, twice: true, want: "in use"},
 		"fits into a page": {at: free, size: 100, want: "named value of 100 bytes"},
-		"of no epoch":      {at: free, size: size, epoch: func(*Store) pager.Epoch { return 0 }, want: "epoch"},
+		"of no epoch": {at: free, size: size, epoch: func(*Store) pager.Epoch { return 0 },
+			want: "epoch"},
 		"of the last epoch": {at: free, size: size,
 			epoch: func(*Store) pager.Epoch { return pager.MaxEpoch - 1 }, want: "epoch"},
 	} {
@@ -401,7 +405,8 @@ func TestInvalidValueReferencesInTheLog(t *testing.T) {
 
 // TestInvalidTreeNumbersInTheLog has numbers that no meta page takes.
 func TestInvalidTreeNumbersInTheLog(t *testing.T) {
-	for id, sound := range map[TreeID]bool{maxTree - 1: true, maxTree: false, trashBit - 1: false, trashBit: false} {
+	for id, sound := range map[TreeID]bool{maxTree - 1: true, maxTree: false, trashBit - 1: false,
+		trashBit: false} {
 		disk := vfs.NewMemory()
 		s, err := Open("/a.ebb", testOptions(disk))
 		require.NoError(t, err)

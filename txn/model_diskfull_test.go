@@ -143,7 +143,8 @@ func (x *fullTx) apply(id TreeID, d Durability) error {
 		switch {
 		case kind == 0 || kind == 1: // in order
 			x.next++
-			c = Change{Key: fmt.Appendf(nil, "key %08d", x.next), Value: fmt.Appendf(nil, "%0*d", 20+small, x.next)}
+			c = Change{Key: fmt.Appendf(nil, "key %08d", x.next),
+				Value: fmt.Appendf(nil, "%0*d", 20+small, x.next)}
 		case x.rnd.IntN(4) == 0:
 			c = Change{Key: x.key(), Delete: true}
 		case kind == 2:

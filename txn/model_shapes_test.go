@@ -96,7 +96,10 @@ func (p *shapes) do(tx *Tx) {
 			changes[i] = p.change()
 		}
 		if p.rnd.IntN(3) == 0 {
-			slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(string(a.Key), string(b.Key)) })
+			slices.SortFunc(changes, func(a,
+				b Change) int {
+				return strings.Compare(string(a.Key), string(b.Key))
+			})
 		}
 		was := make([]Info, len(changes))
 		require.NoError(p.t, tx.Apply(9, changes, was))
@@ -154,7 +157,8 @@ func (p *shapes) requireRows(tx *Tx, rows map[string]shaped) {
 	p.t.Helper()
 	c, n := tx.Cursor(9), 0
 	for ok := c.First(); ok; ok = c.Next() {
-		if row, found := rows[string(c.Key())]; !found || row.value != string(c.Value()) || row.tag != c.Tag() {
+		row, found := rows[string(c.Key())]
+		if !found || row.value != string(c.Value()) || row.tag != c.Tag() {
 			require.Fail(p.t, "row", "%x", c.Key())
 		}
 		n++

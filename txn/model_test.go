@@ -18,10 +18,13 @@ import (
 func changes(id TreeID) map[string]func(tx *Tx) error {
 	key := []byte("k")
 	return map[string]func(tx *Tx) error{
-		"put":          func(tx *Tx) error { _, err := tx.Put(id, key, []byte("v"), 0); return err },
-		"set_tag":      func(tx *Tx) error { _, err := tx.SetTag(id, key, 5); return err },
-		"delete":       func(tx *Tx) error { _, err := tx.Delete(id, key); return err },
-		"apply":        func(tx *Tx) error { return tx.Apply(id, []Change{{Key: key}, {Key: key, Delete: true}}, nil) },
+		"put":     func(tx *Tx) error { _, err := tx.Put(id, key, []byte("v"), 0); return err },
+		"set_tag": func(tx *Tx) error { _, err := tx.SetTag(id, key, 5); return err },
+		"delete":  func(tx *Tx) error { _, err := tx.Delete(id, key); return err },
+		"apply": func(tx *Tx) error {
+			return tx.Apply(id,
+				[]Change{{Key: key}, {Key: key, Delete: true}}, nil)
+		},
 		"delete_range": func(tx *Tx) error { _, err := tx.DeleteRange(id, nil, key); return err },
 		"drop":         func(tx *Tx) error { return tx.Drop(id) },
 		"clear":        func(tx *Tx) error { return tx.Clear(id) },
@@ -55,7 +58,8 @@ func TestTreeThatIsNotThere(t *testing.T) {
 	require.NoError(t, tx.Err())
 	require.NoError(t, tx.Create(99))
 	for name, change := range changes(99) {
-		if err := change(tx); name != "drop" && !errors.Is(err, ErrNoTree) { // once it is dropped it is not there
+		// once it is dropped it is not there
+		if err := change(tx); name != "drop" && !errors.Is(err, ErrNoTree) {
 			require.NoError(t, err, name)
 		}
 	}

@@ -72,7 +72,8 @@ func TestForeignFilesAreNotWrittenTo(t *testing.T) {
 	}{
 		{"foreign", map[string][]byte{"/a.ebb": text}, Options{}, ErrNotDB},
 		{"zeros", map[string][]byte{"/a.ebb": make([]byte, 9000)}, Options{}, badfile.ErrCorrupt},
-		{"segments_without_main_file", map[string][]byte{"/a.ebb-wal-000001": text}, Options{}, badfile.ErrCorrupt},
+		{"segments_without_main_file", map[string][]byte{"/a.ebb-wal-000001": text}, Options{},
+			badfile.ErrCorrupt},
 		{"absent_read_only", nil, Options{ReadOnly: true}, fs.ErrNotExist},
 		{"absent_must_exist", nil, Options{MustExist: true}, fs.ErrNotExist},
 		{"empty_read_only", map[string][]byte{"/a.ebb": nil}, Options{ReadOnly: true}, badfile.ErrCorrupt},

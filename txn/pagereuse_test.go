@@ -97,10 +97,12 @@ func TestPagesOfTheOlderVersionAreReusedEarly(t *testing.T) {
 	pages := s.pg.Alloc.Pages()
 	for _, value := range []string{"third", "fourth", "fifth"} {
 		early := uint64(0)
-		checkpointBy(t, s, func() { rewriteInSteps(t, s, value) }, func() { early = s.pg.Alloc.ReusableInUse() })
+		checkpointBy(t, s, func() { rewriteInSteps(t, s, value) },
+			func() { early = s.pg.Alloc.ReusableInUse() })
 		require.Greater(t, early, uint64(len(reached)*8/10))
 	}
-	require.Less(t, s.pg.Alloc.Pages(), pages+uint64(len(reached))/4, "the leaves are there twice, not three times")
+	require.Less(t, s.pg.Alloc.Pages(), pages+uint64(len(reached))/4,
+		"the leaves are there twice, not three times")
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "fifth") })
 }
 

@@ -180,7 +180,8 @@ func TestWorkersRepointBranchesInPlace(t *testing.T) {
 			s.w.parallel.applied = false
 		}
 		require.NoError(t, tx.Apply(9, changes, nil))
-		inParallel = s.w.parallel != nil && s.w.parallel.applied // not each time there are several: see workersFor
+		// not each time there are several: see workersFor
+		inParallel = s.w.parallel != nil && s.w.parallel.applied
 	}
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))

@@ -38,7 +38,8 @@ func replayAll(s *Store, most int, payloads ...[]byte) error {
 func takeParts(p *replayer, payload []byte, size int, lsn wal.LSN) error {
 	for at := 0; ; at += size {
 		end := min(at+size, len(payload))
-		err := p.part(wal.Part{Payload: payload[at:end], Commit: lsn, First: at == 0, Last: end == len(payload)})
+		err := p.part(wal.Part{Payload: payload[at:end], Commit: lsn, First: at == 0,
+			Last: end == len(payload)})
 		if err != nil || end == len(payload) {
 			return err
 		}
@@ -59,7 +60,8 @@ func randomRedo(rnd *rand.Rand, n int) (payloads [][]byte) {
 	ids, next := []TreeID{CatalogTree}, firstTree
 	key := func() []byte {
 		return []byte(
-			fmt.Sprintf("%s%0*d", []string{"", "a", "long prefix "}[rnd.Intn(3)], 1+rnd.Intn(6), rnd.Intn(30)),
+			fmt.Sprintf("%s%0*d", []string{"", "a", "long prefix "}[rnd.Intn(3)], 1+rnd.Intn(6),
+				rnd.Intn(30)),
 		)
 	}
 	for seq := 1; seq <= n; seq++ {
@@ -142,7 +144,10 @@ func TestReplayInBatchesEndsAsReplayInTheOrderOfTheLog(t *testing.T) {
 // TestReplayReportsTheOffsetOfTheDamage: with the position of the commit, whatever batches its
 // operations came in.
 func TestReplayReportsTheOffsetOfTheDamage(t *testing.T) {
-	put := func(id TreeID, key string) []byte { return appendRedo(nil, redo{op: opPut, id: id, key: []byte(key)}) }
+	put := func(id TreeID, key string) []byte {
+		return appendRedo(nil,
+			redo{op: opPut, id: id, key: []byte(key)})
+	}
 	commit := func(seq byte, ops ...[]byte) []byte {
 		return append(append([]byte{seq}, make([]byte, redoHead-1)...), bytes.Join(ops, nil)...)
 	}

@@ -205,7 +205,8 @@ func TestFirstPassOverALogTakesLargeValues(t *testing.T) {
 
 	s, err = Open(filepath.Join(copied, "a.ebb"), o)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, s.Recovery().CommitsReplayed, "%+v: it starts from the older state", s.Recovery())
+	require.EqualValues(t, 1, s.Recovery().CommitsReplayed, "%+v: it starts from the older state",
+		s.Recovery())
 	view(t, s, func(tx *Tx) {
 		got, _, found, err := tx.Get(CatalogTree, key)
 		require.NoError(t, err)

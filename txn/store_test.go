@@ -54,7 +54,8 @@ func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
 	want := 0
 	for i := range 8 {
 		update(t, s, func(tx *Tx) {
-			for row := range n { // Each round changes pages of the rounds before, gives some up, and makes new ones.
+			// Each round changes pages of the rounds before, gives some up, and makes new ones.
+			for row := range n {
 				key := fmt.Appendf(nil, "%04d", row)
 				switch {
 				case row%8 == i:
@@ -92,7 +93,8 @@ func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
 func TestEveryFailedOperationEndsInADefiniteState(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, fault := range []crashfs.Fault{
-		{Kinds: crashfs.KindWrite | crashfs.KindSyncs}, {Do: crashfs.Gate}, {Do: crashfs.Short}, {Do: crashfs.Zero},
+		{Kinds: crashfs.KindWrite | crashfs.KindSyncs}, {Do: crashfs.Gate}, {Do: crashfs.Short},
+		{Do: crashfs.Zero},
 	} {
 		n := 0
 		for ; ; n++ {
@@ -343,7 +345,8 @@ func TestClockMarkIsFinalOnceItIsLogged(t *testing.T) {
 	}
 	require.Equal(
 		t,
-		map[string]int64{"in the transaction": 7, "after the commit": 7, "from the log": 7, "from a checkpoint": 7},
+		map[string]int64{"in the transaction": 7, "after the commit": 7, "from the log": 7,
+			"from a checkpoint": 7},
 		marks,
 	)
 }

@@ -163,7 +163,8 @@ func TestModel(t *testing.T) {
 		{"memory, pages of 16 KiB",
 			func(fs vfs.FS) Options { o := testOptions(fs); o.PageSize = 16384; return o }, false},
 		{"mapped file", testOptions, true},
-		{"file that is not mapped", func(fs vfs.FS) Options { o := testOptions(fs); o.NoMap = true; return o }, true},
+		{"file that is not mapped",
+			func(fs vfs.FS) Options { o := testOptions(fs); o.NoMap = true; return o }, true},
 		{"checkpoints beside", func(fs vfs.FS) Options {
 			o := testOptions(fs)
 			o.Inline,

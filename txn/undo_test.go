@@ -108,7 +108,11 @@ func TestRowsThatFitAreUpdatedInPlace(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	before := rootOf(s)
 	for name, change := range map[string]func(tx *Tx) error{
-		"put":     func(tx *Tx) error { _, err := tx.Put(9, []byte("key-0000000000000123x"), nil, 0); return err },
+		"put": func(tx *Tx) error {
+			_,
+				err := tx.Put(9, []byte("key-0000000000000123x"), nil, 0)
+			return err
+		},
 		"replace": func(tx *Tx) error { _, err := tx.Put(9, undoKey(5), []byte("other 5"), 2); return err },
 		"tag":     func(tx *Tx) error { _, err := tx.SetTag(9, undoKey(4), 9); return err },
 		"delete":  func(tx *Tx) error { _, err := tx.Delete(9, undoKey(8)); return err },

@@ -66,7 +66,8 @@ func TestEndOfACommitIsFoundBeforeItsBytesAreKept(t *testing.T) {
 		found, err := Scan(l.opts)
 		require.NoError(t, err)
 		size := 0
-		done := bound.Hold(t, 8<<20) // a quarter of the commit; under the race detector segments are on the heap
+		// a quarter of the commit; under the race detector segments are on the heap
+		done := bound.Hold(t, 8<<20)
 		tail, err := found.Replay(l.start, 0, func(p Part) error {
 			size += len(p.Payload)
 			return nil

@@ -170,7 +170,8 @@ func TestPowerCutLeavesAPrefix(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			d := newDisk(t, block)
 			o := testOptions(d)
-			o.SegmentSize, o.FirstSegmentBytes = o.SegmentSize<<(2*(seed%2)), 1 // Then the first ones are short.
+			// Then the first ones are short.
+			o.SegmentSize, o.FirstSegmentBytes = o.SegmentSize<<(2*(seed%2)), 1
 			l := createTest(t, o)
 			start, durable := l.start, LSN(0)
 			acked := 0

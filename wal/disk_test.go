@@ -201,7 +201,8 @@ func (f *diskFile) WriteMapped(p []byte, off int64) error {
 	assert.Equal(f.d.t, make([]byte, len(p)), was, "a copy to %d", off)
 	page := off / pageUnit
 	assert.Equal(f.d.t, page, (off+int64(len(p))-1)/pageUnit, "a copy into two pages")
-	assert.GreaterOrEqual(f.d.t, page*pageUnit, f.s.begun, "writeback of a page that is copied to has started")
+	assert.GreaterOrEqual(f.d.t, page*pageUnit, f.s.begun,
+		"writeback of a page that is copied to has started")
 	assert.True(f.d.t, f.s.cached[int(page)], "page %d is read from the disk to be copied to", page)
 	for at := int(page) * (pageUnit / sector); at < int(page+1)*(pageUnit/sector); at++ {
 		assert.False(f.d.t, f.s.full[at], "a copy into page %d, which has durable records", page)

@@ -38,7 +38,8 @@ func TestExternalRefsAreDurableFirst(t *testing.T) {
 		ops := steps(func() { l.commit("refers", true) })
 		require.Equal(t, "before", ops[0])
 		require.Greater(t, len(ops), 1)
-		require.NotContains(t, steps(func() { l.commit("plain", true) }), "before", "it was said of one commit")
+		require.NotContains(t, steps(func() { l.commit("plain", true) }), "before",
+			"it was said of one commit")
 
 		// A part that does not end the commit is written without it.
 		_, err := l.Append(make([]byte, 100), false)
@@ -127,7 +128,8 @@ func TestLazyRefsAreDurableBeforeTheirCommit(t *testing.T) {
 			synced, early := l.Durable(), false
 			d.hook = func(op, file string, n int) (int, error) {
 				early = early ||
-					op == "syncdata" && !strings.HasSuffix(file, "-000002") && l.Durable() == synced && befores == 0
+					op == "syncdata" && !strings.HasSuffix(file,
+						"-000002") && l.Durable() == synced && befores == 0
 				return n, nil
 			}
 			sync(l)

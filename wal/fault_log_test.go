@@ -192,7 +192,8 @@ func TestFailureReachesEveryMember(t *testing.T) {
 			}
 			group.Wait()
 			last := l.Sync()
-			l.pool.preparing.Wait() // The spare may be what failed, which is to stick when its goroutine ends.
+			// The spare may be what failed, which is to stick when its goroutine ends.
+			l.pool.preparing.Wait()
 			d.mu.Lock()
 			reached := left < 0
 			d.hook = nil

@@ -66,7 +66,8 @@ func TestPowerCutBehindUnsyncedSegments(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 9))
 			d := newDisk(t, block)
 			o := testOptions(d)
-			o.SegmentSize, o.FirstSegmentBytes = o.SegmentSize<<(2*(seed%2)), 1 // Then the first ones are short.
+			// Then the first ones are short.
+			o.SegmentSize, o.FirstSegmentBytes = o.SegmentSize<<(2*(seed%2)), 1
 			l := createTest(t, o)
 			acked := 0
 			for range 2 + rng.IntN(3) {
@@ -85,7 +86,8 @@ func TestPowerCutBehindUnsyncedSegments(t *testing.T) {
 			require.NoError(t, err, "seed %d", seed)
 			require.GreaterOrEqual(t, len(got), acked, "seed %d", seed)
 			require.True(t, slices.Equal(got, l.commits[:len(got)]), "seed %d", seed)
-			if len(got) < len(l.commits) && tail.Dropped > MinSegmentSize-firstRecord { // more than one segment has
+			// more than one segment has
+			if len(got) < len(l.commits) && tail.Dropped > MinSegmentSize-firstRecord {
 				gaps++
 			}
 		}

@@ -24,7 +24,8 @@ func TestReplayGivesWhatWasAppended(t *testing.T) {
 		require.NoError(t, l.Close(false))
 		tail := mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
 		require.Zero(t, tail.Dropped)
-		require.Greater(t, d.count("sync dir/app.ebb-wal-000005"), 0, "the log has gone through several segments")
+		require.Greater(t, d.count("sync dir/app.ebb-wal-000005"), 0,
+			"the log has gone through several segments")
 	})
 }
 

@@ -23,7 +23,8 @@ func TestRecordThatNoVersionWritesIsNone(t *testing.T) {
 		{"type_0", func(b []byte) { b[recType] = 0 }, "type 0"},
 		{"type_of_the_future", func(b []byte) { b[recType] = 4 }, "type 4"},
 		{"unknown_flag", func(b []byte) { b[recFlags] |= 4 }, "flags 7"},
-		{"seal_with_payload", func(b []byte) { b[recType], b[recFlags] = byte(typeSeal), 0 }, "7 payload bytes"},
+		{"seal_with_payload", func(b []byte) { b[recType], b[recFlags] = byte(typeSeal), 0 },
+			"7 payload bytes"},
 		{"void_with_payload", func(b []byte) {
 			b[recType], b[recFlags] = byte(typeCompensation), 0
 		}, "7 payload bytes"},

@@ -187,7 +187,8 @@ func TestSegmentsOfAnotherStoreAreNeverObsolete(t *testing.T) {
 			require.Empty(t, found.Foreign())
 			require.Empty(t, found.Obsolete(First(o.SegmentSize, 100)))
 			require.Equal(t, []OtherSegment{
-				{File: o.name(1), StoreID: l.opts.StoreID}, {File: o.name(maxForeign + 1), StoreID: l.opts.StoreID},
+				{File: o.name(1), StoreID: l.opts.StoreID}, {File: o.name(maxForeign + 1),
+					StoreID: l.opts.StoreID},
 			}, found.OfOtherStores())
 			require.EqualValues(t, 2, found.NextNumber())
 		})

@@ -66,7 +66,8 @@ func TestGoldenBytes(t *testing.T) {
 		fields      []golden.Field
 	}{
 		{"segment-header.hex", "header block of a segment", []golden.Field{
-			{0, int(hintAt), "magic, version, block, store id, number, salt, size, follows, reserved, checksum"}}},
+			{0, int(hintAt),
+				"magic, version, block, store id, number, salt, size, follows, reserved, checksum"}}},
 		{"hint.hex", "hint block of a segment", []golden.Field{
 			{int(hintAt), int(firstRecord - hintAt), "salt, synced, checksum"},
 		}},

@@ -33,7 +33,8 @@ func TestTheStoreAnswersAsFilesDo(t *testing.T) {
 		"certificates/ca/two.b/two.crt", "certificates/ca-2/x", "certificates/ca0/x", "last"}
 	same := func() {
 		t.Helper()
-		for _, key := range append(names, "certificates", "certificates/", "certificates/ca", "ca", "no/such") {
+		for _, key := range append(names, "certificates", "certificates/", "certificates/ca", "ca",
+			"no/such") {
 			want, wantErr := files.Load(ctx, key)
 			got, err := s.Load(ctx, key)
 			require.Equal(t, wantErr == nil, err == nil, key)

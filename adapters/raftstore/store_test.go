@@ -128,7 +128,8 @@ func (m *machine) Restore(io.ReadCloser) error         { return io.ErrUnexpected
 func BenchmarkSuite(b *testing.B) {
 	for name, run := range map[string]func(*testing.B, raft.LogStore){
 		"FirstIndex": raftbench.FirstIndex, "LastIndex": raftbench.LastIndex, "GetLog": raftbench.GetLog,
-		"StoreLog": raftbench.StoreLog, "StoreLogs": raftbench.StoreLogs, "DeleteRange": raftbench.DeleteRange,
+		"StoreLog": raftbench.StoreLog, "StoreLogs": raftbench.StoreLogs,
+		"DeleteRange": raftbench.DeleteRange,
 	} {
 		b.Run(name, func(b *testing.B) { run(b, openTest(b)) })
 	}

@@ -64,7 +64,8 @@ func TestASessionManagerKeepsWhatAClientPuts(t *testing.T) {
 	manager := scs.New()
 	store, _ := open(t)
 	manager.Store = store
-	manager.Lifetime = 50 * 365 * 24 * time.Hour // the system's clock; max-age is an int, of 32 bits on some processors
+	// the system's clock; max-age is an int, of 32 bits on some processors
+	manager.Lifetime = 50 * 365 * 24 * time.Hour
 	mux := http.NewServeMux()
 	mux.HandleFunc("/put", func(_ http.ResponseWriter, r *http.Request) {
 		manager.Put(r.Context(), "user", r.URL.Query().Get("user"))

@@ -16,7 +16,8 @@ func TestCopyDirCopiesEveryByte(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, os.Mkdir(filepath.Join(from, "sub"), 0o700))
 	for name, data := range map[string][]int64{
-		"empty": nil, "start": {0}, "sub/between": {2 * block, 5 * block}, "all": {0, block, 2 * block, 3 * block},
+		"empty": nil, "start": {0}, "sub/between": {2 * block, 5 * block}, "all": {0, block, 2 * block,
+			3 * block},
 	} {
 		f, err := os.Create(filepath.Join(from, name))
 		require.NoError(t, err)

@@ -85,7 +85,8 @@ func TestEveryEngineOnEveryWorkload(t *testing.T) {
 // TestRunWritesWhatItWasAskedFor goes through the flags: table, JSON, page, profile.
 func TestRunWritesWhatItWasAskedFor(t *testing.T) {
 	dir := t.TempDir()
-	json, html, profile := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html"), filepath.Join(dir, "cpu")
+	json, html, profile := filepath.Join(dir, "r.json"), filepath.Join(dir,
+		"r.html"), filepath.Join(dir, "cpu")
 	var stdout, stderr bytes.Buffer
 	err := run(
 		t.Context(),
@@ -122,7 +123,8 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 		{"rows that are no number", []string{"-n", "1000,many"}, "-n must be", 2},
 		{"an argument", []string{"get"}, `what is "get"`, 2},
 		{"unknown flag", []string{"-frob"}, "not defined: -frob", 2},
-		{"a directory that is not there", []string{"-dir", filepath.Join(t.TempDir(), "none")}, "no such file", 1},
+		{"a directory that is not there", []string{"-dir", filepath.Join(t.TempDir(), "none")},
+			"no such file", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var said bytes.Buffer
@@ -163,7 +165,8 @@ func TestOutputsStayAsTheyAreUntilThereAreResults(t *testing.T) {
 	for _, wrong := range [][]string{{"-n", "1"}, {"-engines", "nosuch"},
 		{"-html", filepath.Join(dir, "none", "out")}, {"-dir", filepath.Join(dir, "none")}} {
 		args := append(
-			[]string{"-json", json, "-html", filepath.Join(dir, "new.html"), "-cpuprofile", filepath.Join(dir, "cpu")},
+			[]string{"-json", json, "-html", filepath.Join(dir, "new.html"), "-cpuprofile",
+				filepath.Join(dir, "cpu")},
 			wrong...)
 		require.Error(t, run(t.Context(), args, io.Discard, io.Discard))
 		left, err := os.ReadDir(dir)

@@ -30,7 +30,8 @@ func TestBitflipReportsAsJSON(t *testing.T) {
 	require.NotZero(t, r.Shapes["families"].BlindVersions)
 	require.Contains(t, text, "earlier versions of segments")
 
-	status, _, text = try("bitflip", "-every", "9973", "-shapes", "tree", "-damage", "flip", "-min", "1000000")
+	status, _, text = try("bitflip", "-every", "9973", "-shapes", "tree", "-damage", "flip", "-min",
+		"1000000")
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "want at least 1000000")
 }

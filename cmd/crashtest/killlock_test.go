@@ -40,7 +40,8 @@ func TestLockOfARealProcess(t *testing.T) {
 	stop(t, child.Process.Pid)
 
 	before := hashes(t, filepath.Dir(at))
-	for _, o := range []*kv.Options{nil, {ReadOnly: true}, {MustExist: true}, {LockTimeout: time.Millisecond}} {
+	for _, o := range []*kv.Options{nil, {ReadOnly: true}, {MustExist: true},
+		{LockTimeout: time.Millisecond}} {
 		_, err := kv.Open(at, o)
 		require.ErrorIs(t, err, kv.ErrLocked)
 		if runtime.GOOS == "linux" { // /proc tells
@@ -55,7 +56,8 @@ func TestLockOfARealProcess(t *testing.T) {
 	var db *kv.DB
 	go func() {
 		var err error
-		db, err = kv.Open(at, &kv.Options{LockTimeout: time.Minute, Clock: func() time.Time { return longAgo }})
+		db, err = kv.Open(at, &kv.Options{LockTimeout: time.Minute,
+			Clock: func() time.Time { return longAgo }})
 		opened <- err
 	}()
 	require.NoError(t, child.Process.Kill())

@@ -18,7 +18,8 @@ import (
 func TestProcessesWithoutMemoryLoseNothing(t *testing.T) {
 	racetest.OneGoroutine(t)
 	n := racetest.Sample(5, 2)
-	status, out, text := try("kill", "-memory", "-n", fmt.Sprint(n), "-seed", "3", "-json", "-dir", t.TempDir())
+	status, out, text := try("kill", "-memory", "-n", fmt.Sprint(n), "-seed", "3", "-json", "-dir",
+		t.TempDir())
 	require.Zero(t, status, text)
 	var r killReport
 	require.NoError(t, json.Unmarshal([]byte(out), &r))

@@ -211,13 +211,18 @@ func TestKillModelJudgesExpiries(t *testing.T) {
 		wrong          string
 		gone           int
 	}{
-		"all_stored":        {stored: rows, latest: 5},
-		"evicted":           {stored: map[string]killRow{"late": rows["late"], "ever": rows["ever"]}, latest: 10, gone: 1},
-		"gone_too_soon":     {stored: map[string]killRow{"late": rows["late"], "ever": rows["ever"]}, latest: 9, wrong: `"early" is missing`},
-		"permanent_gone":    {stored: map[string]killRow{"early": rows["early"], "late": rows["late"]}, latest: 99, wrong: `"ever" is missing`},
+		"all_stored": {stored: rows, latest: 5},
+		"evicted": {stored: map[string]killRow{"late": rows["late"], "ever": rows["ever"]},
+			latest: 10, gone: 1},
+		"gone_too_soon": {stored: map[string]killRow{"late": rows["late"], "ever": rows["ever"]},
+			latest: 9, wrong: `"early" is missing`},
+		"permanent_gone": {stored: map[string]killRow{"early": rows["early"], "late": rows["late"]},
+			latest: 99, wrong: `"ever" is missing`},
 		"back_from_a_purge": {stored: rows, latest: 12, purged: 10, wrong: `"early" expired`},
-		"expiry_lost":       {stored: map[string]killRow{"early": rows["early"], "late": {value: "v"}, "ever": rows["ever"]}, wrong: `"late" expires`},
-		"expiry_from_nowhere": {stored: map[string]killRow{"early": rows["early"], "late": rows["late"], "ever": {"v", late}},
+		"expiry_lost": {stored: map[string]killRow{"early": rows["early"], "late": {value: "v"},
+			"ever": rows["ever"]}, wrong: `"late" expires`},
+		"expiry_from_nowhere": {stored: map[string]killRow{"early": rows["early"], "late": rows["late"],
+			"ever": {"v", late}},
 			wrong: `"ever" expires`},
 	} {
 		t.Run(name, func(t *testing.T) {

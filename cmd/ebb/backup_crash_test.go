@@ -66,7 +66,8 @@ func TestBackupFileThatFailsLeavesNothing(t *testing.T) {
 		disk := crashfs.New(crashfs.Options{Untraced: true})
 		f, err := newBackupFile(disk, "/a.bak")
 		require.NoError(t, err)
-		in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindWrite | crashfs.KindSyncs | crashfs.KindRename, N: n})
+		in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindWrite | crashfs.KindSyncs |
+			crashfs.KindRename, N: n})
 		_, err = f.Write([]byte("content"))
 		err = f.close(err)
 		if in.Fired() == 0 {

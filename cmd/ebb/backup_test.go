@@ -27,7 +27,8 @@ func TestBackupAndRestore(t *testing.T) {
 	require.Contains(t, piped.stderr, `"done":`)
 	require.Contains(t, piped.stderr, "increment on "+inc["id"].(string))
 
-	verified := ebbIn(t, strings.NewReader(piped.out), "backup", "verify", at("full"), at("inc"), "-", "--json")
+	verified := ebbIn(t, strings.NewReader(piped.out), "backup", "verify", at("full"), at("inc"), "-",
+		"--json")
 	require.Equal(t, exitOK, verified.code, verified.stderr)
 	require.Equal(t, inc["id"], object(t, verified.out)["base"])
 	restored := ebbIn(t, strings.NewReader(piped.out), "restore", at("r.ebb"), at("full"), at("inc"), "-")
@@ -90,7 +91,8 @@ func TestBackupErrors(t *testing.T) {
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		for _, e := range entries {
-			require.False(t, strings.HasSuffix(e.Name(), ".part") || strings.HasSuffix(e.Name(), ".new"), e.Name())
+			require.False(t, strings.HasSuffix(e.Name(), ".part") || strings.HasSuffix(e.Name(),
+				".new"), e.Name())
 		}
 	}
 	bad("exists", "backup", s, at("full"))

@@ -89,9 +89,10 @@ func TestInterruptedCompactSaysHowFarItCame(t *testing.T) {
 	dump := good(t, "dump", s, "--json")
 	ctx, cancel := context.WithCancel(t.Context())
 	var out bytes.Buffer
-	code := run(ctx, []string{"compact", s, "--json", "--progress=lines"}, nil, &out, writerFunc(func([]byte) {
-		cancel() // at the first step
-	}))
+	code := run(ctx, []string{"compact", s, "--json", "--progress=lines"}, nil, &out,
+		writerFunc(func([]byte) {
+			cancel() // at the first step
+		}))
 	require.Equal(t, exitError, code)
 	r := object(t, out.String())
 	require.Greater(t, r["moved_bytes"], float64(0))

@@ -83,7 +83,8 @@ func TestWatchPrintsChanges(t *testing.T) {
 	good(t, "put", s, "k", "one")
 	ended := make(chan answer)
 	go func() { ended <- ebb(t, "watch", s, "k", "--every", "1ms", "--changes", "2") }()
-	for _, step := range [][]string{{"put", s, "k", "two", "--wait", "10s"}, {"del", s, "k", "--wait", "10s"}} {
+	for _, step := range [][]string{{"put", s, "k", "two", "--wait", "10s"},
+		{"del", s, "k", "--wait", "10s"}} {
 		time.Sleep(300 * time.Millisecond) // so that a look meets the state before
 		require.Equal(t, exitOK, ebb(t, step...).code)
 	}

@@ -29,7 +29,8 @@ func TestLoadOfACSVLosesNothing(t *testing.T) {
 // TestBytesThatCSVChanges: encoding/csv reads a carriage return before a newline as nothing.
 func TestBytesThatCSVChanges(t *testing.T) {
 	cells := []string{
-		"a", "a\r\nb", "\r", "\n", "a,b", `"`, `a"b`, " a ", "\x00", "\xff", "base64:eA==", "hex:61", "é", "=1+1", "#",
+		"a", "a\r\nb", "\r", "\n", "a,b", `"`, `a"b`, " a ", "\x00", "\xff", "base64:eA==", "hex:61",
+		"é", "=1+1", "#",
 	}
 	s := storePath(t)
 	db, err := kv.Open(s, nil)

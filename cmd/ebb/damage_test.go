@@ -206,7 +206,8 @@ func TestStoreThatCannotBeOpenedIsCheckedAllTheSame(t *testing.T) {
 	require.Equal(t, exitError, ebb(t, "pages", s, "--page-size", "5000").code)
 }
 
-// TestDamageBelowAStoreThatOpensIsAnotherMatter: what is sound there comes out with dump, and the hint says so.
+// TestDamageBelowAStoreThatOpensIsAnotherMatter: what is sound there comes out with dump, and the hint
+// says so.
 func TestDamageBelowAStoreThatOpensIsAnotherMatter(t *testing.T) {
 	s := filledStore(t)
 	for _, line := range objects(t, good(t, "pages", s, "--json")) {
@@ -241,8 +242,9 @@ func crashedStore(t *testing.T, s string, puts int, value []byte) (crashed strin
 	return crashed
 }
 
-// TestDamageOfTheLogIsNamedOnceAndWithAWayOn: it speaks against both meta pages, and what it says was printed twice. The hint on
-// a store that cannot be opened named the pages, which are sound, and `ebb wal` gave one that only a store that opens can follow.
+// TestDamageOfTheLogIsNamedOnceAndWithAWayOn: it speaks against both meta pages, and what it says was
+// printed twice. The hint on a store that cannot be opened named the pages, which are sound, and `ebb
+// wal` gave one that only a store that opens can follow.
 func TestDamageOfTheLogIsNamedOnceAndWithAWayOn(t *testing.T) {
 	s := crashedStore(t, filledStore(t), 10, make([]byte, 100_000))
 	require.NoError(t, os.Remove(s+"-wal-000002"))
@@ -324,12 +326,15 @@ func TestDemoSurvivesTheKill(t *testing.T) {
 	require.Equal(t, exitError, ebb(t, "demo", s, src).code, "a store that exists is not touched")
 }
 
-// TestDemoSaysWhyItCannotBegin: it spoke as import, and said of a directory that it must not read that it holds no files.
+// TestDemoSaysWhyItCannotBegin: it spoke as import, and said of a directory that it must not read that it
+// holds no files.
 func TestDemoSaysWhyItCannotBegin(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "file"), "v")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o777))
-	for name, want := range map[string]string{"absent": "", "file": "is not a directory", "empty": "holds no files"} {
+	for name, want := range map[string]string{
+		"absent": "", "file": "is not a directory", "empty": "holds no files",
+	} {
 		a := ebb(t, "demo", filepath.Join(dir, "store"), filepath.Join(dir, name))
 		require.Equal(t, exitError, a.code)
 		require.Regexp(t, "^ebb: demo: .*"+want, a.stderr)

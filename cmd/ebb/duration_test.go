@@ -16,7 +16,8 @@ func TestDurationsHaveDaysAndWeeks(t *testing.T) {
 		"7d": 7 * day, "1d12h": 36 * time.Hour, "2w": 14 * day, "1w2d3h4m5s": 9*day + 3*time.Hour +
 			4*time.Minute + 5*time.Second,
 		"1.5d": 36 * time.Hour, ".5w": 84 * time.Hour, "-1d": -day, "+1d": day, "0": 0, "-0": 0, "0d": 0,
-		"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "1ms1us1µs1ns": time.Millisecond + 2*time.Microsecond + 1,
+		"90s": 90 * time.Second, "1h30m": 90 * time.Minute,
+		"1ms1us1µs1ns":          time.Millisecond + 2*time.Microsecond + 1,
 		"15250w":                15250 * 7 * day,
 		"9223372036854775807ns": math.MaxInt64,
 	} {
@@ -29,7 +30,8 @@ func TestDurationsHaveDaysAndWeeks(t *testing.T) {
 		_, err := parseDuration(text)
 		require.ErrorContains(t, err, "is no duration, as 90s", "%q", text)
 	}
-	for _, text := range []string{"15251w", "106752d", "9223372036854775808ns", "99999999999999999999w", "-15251w", "2562047h1000000000000s", "15250w3000h", "1000000000000000000000000h"} {
+	for _, text := range []string{"15251w", "106752d", "9223372036854775808ns", "99999999999999999999w",
+		"-15251w", "2562047h1000000000000s", "15250w3000h", "1000000000000000000000000h"} {
 		_, err := parseDuration(text)
 		require.ErrorContains(t, err, "too long: a duration ends at 292 years", "%q", text)
 	}

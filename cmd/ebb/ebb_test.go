@@ -173,7 +173,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		hint string
 	}{
 		{"missing", []string{"get", s + ".absent", "k"}, "missing", "ebb put"},
-		{"no_directory", []string{"put", filepath.Join(dir, "absent", "a.ebb"), "k", "v"}, "missing", "make it first"},
+		{"no_directory", []string{"put", filepath.Join(dir, "absent", "a.ebb"), "k", "v"}, "missing",
+			"make it first"},
 		{"not_a_store", []string{"get", text, "k"}, "not_a_store", "something else"},
 		{"earlier_version", []string{"get", earlier, "k"}, "version", "another version of Ebb"},
 		{"later_export", []string{"export", earlier, filepath.Join(dir, "out")}, "version",
@@ -216,7 +217,8 @@ func TestLockedStoreIsAnErrorForWritersAndReaders(t *testing.T) {
 	db, err := kv.Open(s, nil)
 	require.NoError(t, err)
 	defer db.Close()
-	for _, args := range [][]string{{"get", s, "k"}, {"put", s, "k", "v"}, {"check", s}, {"pages", s}, {"wal", s}} {
+	for _, args := range [][]string{{"get", s, "k"}, {"put", s, "k", "v"}, {"check", s}, {"pages", s},
+		{"wal", s}} {
 		a := ebb(t, args...)
 		require.Equal(t, exitError, a.code, "%q", args)
 		require.Contains(t, a.stderr, "--wait", "%q", args)
@@ -242,7 +244,8 @@ func TestJSONOfOneKey(t *testing.T) {
 		object(t, good(t, "put", s, "k", "<v>&x", "--family", "notes", "--json")),
 	)
 	out := good(t, "get", s, "k", "--family", "notes", "--json")
-	require.Equal(t, map[string]any{"family": "notes", "key": "k", "value": "<v>&x", "size": 5.0}, object(t, out))
+	require.Equal(t, map[string]any{"family": "notes", "key": "k", "value": "<v>&x", "size": 5.0},
+		object(t, out))
 	require.Contains(t, out, "<v>&x", "not escaped for HTML")
 }
 
@@ -375,11 +378,13 @@ func TestBenchQuickPrintsATable(t *testing.T) {
 // creates the store.
 func TestAStoreIsCreatedWithLargerPages(t *testing.T) {
 	long, dir := strings.Repeat("k", 16<<10), t.TempDir()
-	for _, args := range [][]string{{"put", "", "k", "v"}, {"import", "", dir}, {"family", "", "a", "--create"}} {
+	for _, args := range [][]string{{"put", "", "k", "v"}, {"import", "", dir},
+		{"family", "", "a", "--create"}} {
 		s := storePath(t)
 		args[1] = s
 		good(t, append(args, "--page-size", "65536")...)
-		require.Equal(t, 65536.0, object(t, good(t, "stats", s, "--json"))["stats"].(map[string]any)["page_size"])
+		require.Equal(t, 65536.0, object(t,
+			good(t, "stats", s, "--json"))["stats"].(map[string]any)["page_size"])
 		good(t, "put", s, long, "v")
 		good(t, "put", s, long, "w", "--page-size", "65536")
 		require.Equal(t, "w", good(t, "get", s, long))

@@ -48,7 +48,8 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(
 		t,
-		`{"file":"a","expires":"2030-01-31T12:00:10Z"}`+"\n"+`{"file":"c","expires":"2030-02-02T12:00:00Z"}`+"\n",
+		`{"file":"a","expires":"2030-01-31T12:00:10Z"}`+"\n"+
+			`{"file":"c","expires":"2030-02-02T12:00:00Z"}`+"\n",
 		string(text),
 	)
 
@@ -89,8 +90,10 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s.code(exitError, "error", "export", t.TempDir(), "--expiries", notes)
 	s.code(exitError, "error", "export", dir, "--overwrite", "--expiries", filepath.Join(dir, "expiries"))
 	s.good("export", dir, "--overwrite", "--prefix", "x/", "--expiries", notes)
-	for _, wrong := range []string{"{", `{"file":"a"}`, `{"expires":"2030-01-31T12:00:10Z"}`, `{"file":"a","expires":"soon"}`,
-		`{"file":"a","file_base64":"YQ==","expires":"2030-01-31T12:00:10Z"}`, `{"file_base64":"?","expires":"2030-01-31T12:00:10Z"}`,
+	for _, wrong := range []string{"{", `{"file":"a"}`, `{"expires":"2030-01-31T12:00:10Z"}`,
+		`{"file":"a","expires":"soon"}`,
+		`{"file":"a","file_base64":"YQ==","expires":"2030-01-31T12:00:10Z"}`,
+		`{"file_base64":"?","expires":"2030-01-31T12:00:10Z"}`,
 		`{"file":"a","expires":"2030-01-31T12:00:10Z"}`} { // contradicts the first line
 		require.NoError(
 			t,
@@ -144,7 +147,8 @@ func TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(
 		t,
-		`{"file":"café","expires":"2030-01-31T13:00:00Z"}`+"\n"+`{"file_base64":"Y2Fm6Q==","expires":"2030-01-31T14:00:00Z"}`+"\n",
+		`{"file":"café","expires":"2030-01-31T13:00:00Z"}`+"\n"+
+			`{"file_base64":"Y2Fm6Q==","expires":"2030-01-31T14:00:00Z"}`+"\n",
 		string(text),
 	)
 

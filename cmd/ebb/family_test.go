@@ -36,7 +36,8 @@ func TestJSONOfAFamilyThatChanges(t *testing.T) {
 		want  map[string]any
 	}{
 		{[]string{"a", "--create"}, map[string]any{"family": "a", "default_ttl_ms": 0.0}},
-		{[]string{"b", "--create", "--default-ttl", "30m"}, map[string]any{"family": "b", "default_ttl_ms": 1800e3}},
+		{[]string{"b", "--create", "--default-ttl", "30m"},
+			map[string]any{"family": "b", "default_ttl_ms": 1800e3}},
 		{[]string{"a", "--default-ttl", "999.1ms", "--rename", "c"},
 			map[string]any{"family": "c", "default_ttl_ms": 1e3}},
 		{[]string{"b", "--rename", "d"}, map[string]any{"family": "d"}},

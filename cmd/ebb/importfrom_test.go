@@ -121,8 +121,9 @@ func TestImportFromAnotherStoreThatFails(t *testing.T) {
 		"another_file":     {[]string{"--from", "bolt", text}, "read " + text},
 		"unknown_kind":     {[]string{"--from", "leveldb", text}, "want bolt or badger"},
 		"resume":           {[]string{"--from", "bolt", text, "--resume"}, "exclude each other"},
-		"family":           {[]string{"--from", "bolt", text, "--family", "f"}, "the buckets name the families"},
-		"long_key":         {[]string{"--from", "bolt", long}, "--page-size"},
+		"family": {[]string{"--from", "bolt", text, "--family", "f"},
+			"the buckets name the families"},
+		"long_key": {[]string{"--from", "bolt", long}, "--page-size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storePath(t)

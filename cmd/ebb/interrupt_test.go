@@ -72,7 +72,8 @@ func TestAnInterruptEndsTheWaitForALock(t *testing.T) {
 	db, err := kv.Open(s, nil)
 	require.NoError(t, err)
 	defer db.Close()
-	for _, args := range [][]string{{"get", s, "k"}, {"put", s, "k", "v"}, {"check", s}, {"pages", s}, {"wal", s}} {
+	for _, args := range [][]string{{"get", s, "k"}, {"put", s, "k", "v"}, {"check", s}, {"pages", s},
+		{"wal", s}} {
 		interruptedEbb(ended(t), t, nil, append(args, "--wait", "20s")...)
 	}
 }
@@ -84,7 +85,8 @@ func TestAnInterruptHasOneName(t *testing.T) {
 	good(t, "put", s, "k", "v")
 	writeFile(t, filepath.Join(dir, "file"), "v")
 	for _, args := range [][]string{
-		{"put", s, "k", "w"}, {"del", s, "k"}, {"scan", s}, {"dump", s}, {"expire", s, "k", "1h"}, {"persist", s, "k"},
+		{"put", s, "k", "w"}, {"del", s, "k"}, {"scan", s}, {"dump", s}, {"expire", s, "k",
+			"1h"}, {"persist", s, "k"},
 		{"import", s, dir}, {"export", s, t.TempDir()}, {"family", s, "a", "--create"}, {"pages", s},
 		{"bench-quick", "--dir", t.TempDir()}, {"demo", s + ".demo", dir},
 	} {
@@ -134,7 +136,8 @@ func TestAnInterruptOfAReaderSaysNothingOfCommits(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "file"), "v")
 	for _, args := range [][]string{{"scan", s}, {"dump", s}, {"check", s}, {"pages", s},
 		{"bench-quick", "--dir", t.TempDir()}} {
-		require.NotContains(t, object(t, interruptedEbb(ended(t), t, nil, args...).stderr), "hint", "ebb %q", args)
+		require.NotContains(t, object(t, interruptedEbb(ended(t), t, nil, args...).stderr), "hint",
+			"ebb %q", args)
 	}
 	for _, args := range [][]string{{"put", s, "k", "v"}, {"import", s, dir}} {
 		require.Contains(

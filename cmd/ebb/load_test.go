@@ -20,7 +20,8 @@ func dumped(t *testing.T, s *timedStore) (file, text string) {
 	require.NoError(t, err)
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {
 		for name, o := range map[string]kv.CFOptions{
-			"empty": {}, "usual": {DefaultTTL: time.Hour}, "m": {Retention: time.Hour, Partition: time.Minute},
+			"empty": {}, "usual": {DefaultTTL: time.Hour}, "m": {Retention: time.Hour,
+				Partition: time.Minute},
 		} {
 			if err := tx.CreateCF(name, o); err != nil {
 				return err

@@ -114,7 +114,8 @@ func TestEveryDamagedPageIsAccountedFor(t *testing.T) {
 			a = s.ebb("dump")
 			require.Equal(t, exitError, a.code)
 			require.Contains(t, a.stderr, "missing: 1 family: ")
-			require.Equal(t, "families", object(t, s.ebb("dump", "--json").out)["missing"].(map[string]any)["what"])
+			require.Equal(t, "families", object(t,
+				s.ebb("dump", "--json").out)["missing"].(map[string]any)["what"])
 			catalogs++
 			continue
 		}

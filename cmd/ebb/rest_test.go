@@ -20,7 +20,8 @@ func TestKeysThatAreNoFileNamesGoOutAndComeBack(t *testing.T) {
 	s.good("put", "../timed", "v", "--ttl", "1h")
 	s.good("family", "default", "--default-ttl", "3h")
 	dir := t.TempDir()
-	out, rest, expiries := filepath.Join(dir, "out"), filepath.Join(dir, "rest"), filepath.Join(dir, "expiries")
+	out, rest, expiries := filepath.Join(dir, "out"), filepath.Join(dir, "rest"), filepath.Join(dir,
+		"expiries")
 	a := s.ebb("export", out)
 	require.Equal(t, exitError, a.code)
 	require.Contains(t, a.stderr, "../up")
@@ -38,7 +39,8 @@ func TestKeysThatAreNoFileNamesGoOutAndComeBack(t *testing.T) {
 	c.good("import", out, "--rest", rest, "--family", "other")
 	require.Equal(t, "binary", c.good("get", "--family", "other", "--hex", "ff00"))
 
-	require.Equal(t, exitError, s.ebb("export", out, "--overwrite", "--rest", filepath.Join(out, "rest")).code)
+	require.Equal(t, exitError, s.ebb("export", out, "--overwrite", "--rest",
+		filepath.Join(out, "rest")).code)
 	require.Equal(t, exitError, s.ebb("export", out, "--rest", rest).code, "the file is there")
 	require.Equal(t, exitError, c.ebb("import", out, "--rest", rest+"-absent").code)
 }

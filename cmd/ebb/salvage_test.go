@@ -91,7 +91,8 @@ func TestSalvageKeepsWhatAFamilyHas(t *testing.T) {
 	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {
 		require.NoError(t, tx.CreateCF("timed", kv.CFOptions{DefaultTTL: time.Hour}))
-		require.NoError(t, tx.CreateCF("points", kv.CFOptions{Retention: 240 * time.Hour, Partition: time.Hour}))
+		o := kv.CFOptions{Retention: 240 * time.Hour, Partition: time.Hour}
+		require.NoError(t, tx.CreateCF("points", o))
 		for range 5 {
 			_, err := tx.CF("timed").NextSequence()
 			require.NoError(t, err)

@@ -41,7 +41,8 @@ func TestBinaryKeysInEachEncoding(t *testing.T) {
 	require.Equal(t, "\"\\x00\\xff\\n\"\tv\n", good(t, "scan", s))
 	require.Equal(t, "00ff0a\t76\n", good(t, "scan", s, "--hex"))
 	require.Equal(t, "AP8K\tdg==\n", good(t, "scan", s, "--base64"))
-	require.Equal(t, map[string]any{"key_base64": "AP8K", "value": "v"}, object(t, good(t, "scan", s, "--json")))
+	require.Equal(t, map[string]any{"key_base64": "AP8K", "value": "v"},
+		object(t, good(t, "scan", s, "--json")))
 	require.Equal(
 		t,
 		map[string]any{"key_hex": "00ff0a", "value_hex": "76"},

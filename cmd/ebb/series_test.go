@@ -18,7 +18,8 @@ func TestRowsByTimeFromTheShell(t *testing.T) {
 	row := object(t, s.good("append", "host-2", "8", "--family", "cpu", "--json"))
 	want := map[string]any{"family": "cpu", "key": "host-2", "size": 1.0, "time": "2026-11-29T12:00:00Z"}
 	require.Equal(t, want, row)
-	all := "2026-11-29T10:30:00Z\thost-1\t7\n2026-11-29T11:45:00Z\thost-1\t9\n2026-11-29T12:00:00Z\thost-2\t8\n"
+	all := "2026-11-29T10:30:00Z\thost-1\t7\n2026-11-29T11:45:00Z\thost-1\t9\n" +
+		"2026-11-29T12:00:00Z\thost-2\t8\n"
 	require.Equal(t, all, s.good("scan-time", "--family", "cpu"))
 	require.Equal(t, "2026-11-29T12:00:00Z\thost-2\t8\n",
 		s.good("scan-time", "--family", "cpu", "--reverse", "--limit", "1"))

@@ -101,7 +101,8 @@ func TestShellTransactions(t *testing.T) {
 // TestACommandThatFailsInATransactionUndoesItself, on a terminal, where the shell goes on.
 func TestACommandThatFailsInATransactionUndoesItself(t *testing.T) {
 	sh, stderr := openShell(t)
-	lines := []string{"put a 1", "begin", "put b 1", "del a absent", "put --family new c 1", "commit", "scan", "nope"}
+	lines := []string{"put a 1", "begin", "put b 1", "del a absent", "put --family new c 1", "commit",
+		"scan", "nope"}
 	require.NoError(t, sh.interactive(t.Context(), func(string) (string, error) {
 		if len(lines) == 0 {
 			return "", io.EOF
@@ -135,7 +136,8 @@ func openShell(t *testing.T) (*shell, *bytes.Buffer) {
 // TestShellCompletes what Tab completes, from the commands' own completion.
 func TestShellCompletes(t *testing.T) {
 	sh, _ := openShell(t)
-	for _, line := range []string{"put --family users ann 1", "put user:1 a", "put user:2 b", "put 'with blank' c"} {
+	for _, line := range []string{"put --family users ann 1", "put user:1 a", "put user:2 b",
+		"put 'with blank' c"} {
 		require.Equal(t, exitOK, sh.line(t.Context(), line))
 	}
 	for line, want := range map[string]string{

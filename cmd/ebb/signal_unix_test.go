@@ -21,7 +21,8 @@ func TestASignalEndsTheCommandInOrder(t *testing.T) {
 			dir := t.TempDir()
 			self, err := os.Executable()
 			require.NoError(t, err)
-			command := exec.CommandContext(t.Context(), self, "bench-quick", "--dir", dir, "--each", "1h", "--json")
+			command := exec.CommandContext(t.Context(), self, "bench-quick", "--dir", dir, "--each",
+				"1h", "--json")
 			command.Env = append(os.Environ(), asCommand+"=1")
 			var stderr bytes.Buffer
 			command.Stderr = &stderr

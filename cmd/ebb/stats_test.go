@@ -10,7 +10,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestLiveStatsOfALockedStore tells of a store that another command cannot open, and of the process that holds it.
+// TestLiveStatsOfALockedStore tells of a store that another command cannot open, and of the process
+// that holds it.
 func TestLiveStatsOfALockedStore(t *testing.T) {
 	racetest.NotQuick(t)
 	s := storePath(t)

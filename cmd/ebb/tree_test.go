@@ -33,7 +33,8 @@ func sampleTree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := range 40 {
-		writeFile(t, filepath.Join(dir, fmt.Sprintf("d%d", i%3), fmt.Sprintf("f%d", i)), strings.Repeat("x", i*i*7))
+		writeFile(t, filepath.Join(dir, fmt.Sprintf("d%d", i%3), fmt.Sprintf("f%d", i)),
+			strings.Repeat("x", i*i*7))
 	}
 	writeFile(t, filepath.Join(dir, "big"), strings.Repeat("0123456789abcdef", 20_000))
 	writeFile(t, filepath.Join(dir, "bytes"), "\x00\xff\r\n")
@@ -162,7 +163,8 @@ func TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers(t *testing.T) {
 		"d/a.ebb",
 		"d/a.ebb-wal-000001",
 	}
-	for _, name := range append([]string{"a.ebb", "a.ebb.new", "a.ebb-wal-000001", "a.ebb-wal-1234567"}, want...) {
+	for _, name := range append([]string{"a.ebb", "a.ebb.new", "a.ebb-wal-000001", "a.ebb-wal-1234567"},
+		want...) {
 		writeFile(t, filepath.Join(src, name), "x")
 	}
 	platformtest.MayRefuse(t, os.Symlink(src, link), "windows")
@@ -284,7 +286,8 @@ func TestNamesOfOthersDoNotReachTheTerminal(t *testing.T) {
 	s, dir := storePath(t), t.TempDir()
 	platformtest.MayRefuse(t, os.Mkdir(filepath.Join(dir, evil), 0o777), "windows", "darwin")
 	good(t, "put", s, evil, "v")
-	a := ebb(t, "export", s, dir, "--overwrite") // The file is a directory, and the system's error names it too.
+	// The file is a directory, and the system's error names it too.
+	a := ebb(t, "export", s, dir, "--overwrite")
 	require.Equal(t, exitError, a.code)
 	require.Contains(t, a.stderr, "not written: \""+quoted+"\": ")
 	require.Equal(t, 2, strings.Count(a.stderr, quoted), a.stderr)

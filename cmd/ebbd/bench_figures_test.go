@@ -112,7 +112,8 @@ func BenchmarkFigureGetBesideWrites(b *testing.B) {
 					redisBenchmark(b, ctx, addresses[round%2], "-c", "50", "-P", pipeline, "-t", "set", "-l")
 				}()
 				time.Sleep(time.Second)
-				row := redisBenchmark(b, b.Context(), addresses[round%2], "-c", "10", "-n", "20000", "-t", "get")
+				row := redisBenchmark(b, b.Context(), addresses[round%2], "-c", "10", "-n", "20000",
+					"-t", "get")
 				cancel()
 				<-ended
 				p99[round%2] = append(p99[round%2], parseNumber(b, row[6]))

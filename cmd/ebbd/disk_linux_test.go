@@ -33,7 +33,8 @@ func TestFullDisk(t *testing.T) {
 	fill()
 	dir := filepath.Join(disk, "data")
 	var stderr bytes.Buffer
-	require.Equal(t, 1, run(t.Context(), []string{"--dir", dir, "--addr", "127.0.0.1:0"}, io.Discard, &stderr))
+	require.Equal(t, 1, run(t.Context(), []string{"--dir", dir, "--addr", "127.0.0.1:0"}, io.Discard,
+		&stderr))
 	require.Contains(t, stderr.String(), "no space left on device")
 	require.NoError(t, os.Remove(ballast))
 

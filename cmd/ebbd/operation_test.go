@@ -158,7 +158,8 @@ func TestCheckProvesAStore(t *testing.T) {
 	p := startProcess(t, "--dir", dir)
 	c := p.dial(t)
 	for _, command := range []string{
-		"SET s v", "HSET h f v g w", "RPUSH l 1 2 3", "SADD t a b", "ZADD z 1 a 2 b", "HPEXPIRE h 1 FIELDS 1 f",
+		"SET s v", "HSET h f v g w", "RPUSH l 1 2 3", "SADD t a b", "ZADD z 1 a 2 b",
+		"HPEXPIRE h 1 FIELDS 1 f",
 		"PEXPIRE t 1",
 	} {
 		words := strings.Fields(command)
@@ -171,7 +172,8 @@ func TestCheckProvesAStore(t *testing.T) {
 	_ = p.cmd.Wait()
 	code, text = check()
 	require.Equal(t, 0, code, text)
-	require.Regexp(t, regexp.MustCompile(`database 0: [45] keys, \d+ rows of collections\nthe store is sound\n$`), text)
+	require.Regexp(t,
+		regexp.MustCompile(`database 0: [45] keys, \d+ rows of collections\nthe store is sound\n$`), text)
 	code, text = check("--nosuch")
 	require.Equal(t, 2, code, text)
 	code, text = check("--help")

@@ -28,7 +28,8 @@ func TestHistoriesHaveAnOrder(t *testing.T) {
 
 func TestNonsenseIsRefused(t *testing.T) {
 	for line, want := range map[string]string{
-		"-x": "not defined: -x", "-n 0": "-n, ", "-clients 0": "-clients", "-ops -1": "-ops", "-limit -1s": "-limit", "5": `what is "5"?`, "-n 3 5": `what is "5"?`,
+		"-x": "not defined: -x", "-n 0": "-n, ", "-clients 0": "-clients", "-ops -1": "-ops",
+		"-limit -1s": "-limit", "5": `what is "5"?`, "-n 3 5": `what is "5"?`,
 	} {
 		var out, errs bytes.Buffer
 		require.Equal(t, 2, run(strings.Fields(line), &out, &errs), line)

@@ -37,7 +37,8 @@ func TestEverySyncOfTheToyIsNeeded(t *testing.T) {
 		"crashfs_test.(*toy).writeSnapshot#1",
 	}, sites)
 	for _, site := range sites {
-		for name, action := range map[string]crashfs.Action{"ignored": crashfs.Ignore, "early": crashfs.Early} {
+		for name, action := range map[string]crashfs.Action{"ignored": crashfs.Ignore,
+			"early": crashfs.Early} {
 			t.Run(site+"/"+name, func(t *testing.T) {
 				d := crashfs.New(crashfs.Options{})
 				in := d.Inject(crashfs.Fault{Do: action, Site: site, Sticky: true})
@@ -148,7 +149,8 @@ func TestEveryOperationCanFail(t *testing.T) {
 			return
 		}
 		require.ErrorIs(t, err, broken, "operation %d", n)
-		failed, _, first := failures(t, d, flawless, crashfs.Options{}, crashfs.None|crashfs.Prefix|crashfs.Kill)
+		failed, _, first := failures(t, d, flawless, crashfs.Options{},
+			crashfs.None|crashfs.Prefix|crashfs.Kill)
 		require.Zero(t, failed, "operation %d: %s", n, first)
 	}
 }

@@ -131,7 +131,8 @@ func TestRebuildRefusesWhatDoesNotFit(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	put(t, create(t, d, "a", 0), "x", 0)
 	for _, desc := range []string{
-		"", "nothing keep=", "none keep=9", "none keep=2-1", "none keep=x", "torn512 keep=0 torn=7", "torn512 lost=0",
+		"", "nothing keep=", "none keep=9", "none keep=2-1", "none keep=x", "torn512 keep=0 torn=7",
+		"torn512 lost=0",
 		"torn512 torn=1 lost=5", "none what", "stale stale=x",
 	} {
 		_, err := d.Rebuild(2, desc)
@@ -169,8 +170,9 @@ func TestRecoveryThatCrashesGivesTheSameState(t *testing.T) {
 		disk, k, err := judgeToy(im, flawless, crashfs.Options{})
 		require.NoError(t, err, im.String())
 		for im2 := range disk.Images(crashfs.ImageOptions{
-			Profiles: crashfs.None | crashfs.Kill | crashfs.Prefix | crashfs.Dirs | crashfs.Shorn | crashfs.Reorder,
-			Random:   8, Seen: seen, Salt: uint64(k) + 1,
+			Profiles: crashfs.None | crashfs.Kill | crashfs.Prefix | crashfs.Dirs | crashfs.Shorn |
+				crashfs.Reorder,
+			Random: 8, Seen: seen, Salt: uint64(k) + 1,
 		}) {
 			im2.Begun = uint64(k)
 			im2.Acked = uint64(k)

@@ -88,7 +88,8 @@ func TestTornWriteLosesSectors(t *testing.T) {
 	put(t, f, fill("y", 1024), 256) // Sectors 0 to 2, the outer ones in part.
 	require.Equal(t, []string{"a:x", "a:xyx", "a:xyxyx"}, unique(images(d, crashfs.Torn512)))
 	for im := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Shorn, From: d.Len()}) {
-		require.Equal(t, fill("x", 512), string(im.Files()["a"][1536:]), "noise past the sectors that were written")
+		require.Equal(t, fill("x", 512), string(im.Files()["a"][1536:]),
+			"noise past the sectors that were written")
 	}
 }
 

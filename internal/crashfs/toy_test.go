@@ -301,7 +301,8 @@ func (t *toy) commit(value []byte, durable bool) (err error) {
 	case trustsOrder:
 		// The value goes to a place of its own, the record that makes it count behind it.
 		at := t.inLog + 1
-		err = errors.Join(vfs.WriteFull(t.log, value[:100], int64(at)*4096+toyLogSize), t.append([]byte{byte(at)}))
+		err = errors.Join(vfs.WriteFull(t.log, value[:100], int64(at)*4096+toyLogSize),
+			t.append([]byte{byte(at)}))
 		t.values[len(t.values)-1] = value[:100]
 	default:
 		err = t.append(value)

@@ -112,7 +112,8 @@ func readUnlocked(path string, states map[string]bool) (rows int, err error) {
 	}
 	for range 4 {
 		if err := db.View(read); err != nil {
-			if errors.Is(err, badfile.ErrCorrupt) && rows >= 40 { // the pages were reused after the first read
+			// the pages were reused after the first read
+			if errors.Is(err, badfile.ErrCorrupt) && rows >= 40 {
 				err = nil
 			}
 			rows -= rows % 40

@@ -58,7 +58,8 @@ func BenchmarkCopy(b *testing.B) {
 		pages := size/pageSize + 1
 		anywhere := func() int { return rand.IntN(len(memory)/pageSize/pages) * pages * pageSize }
 		to := make([]byte, size)
-		for name, at := range map[string]func() int{"from anywhere": anywhere, "one piece": func() int { return 0 }} {
+		for name, at := range map[string]func() int{"from anywhere": anywhere,
+			"one piece": func() int { return 0 }} {
 			for how, do := range map[string]func(to, from []byte) int{"built in": func(to,
 				from []byte) int {
 				return copy(to, from)

@@ -33,7 +33,8 @@ func TestCopyCopies(t *testing.T) {
 		from[i] = byte(i*7 + i>>8)
 	}
 	to, want := make([]byte, len(from)), make([]byte, len(from))
-	for _, n := range []int{0, 1, 2047, 2048, 2049, 16<<10 - 1, 16 << 10, 16<<10 + 1, 18 << 10, 64<<10 + 100} {
+	for _, n := range []int{0, 1, 2047, 2048, 2049, 16<<10 - 1, 16 << 10, 16<<10 + 1, 18 << 10,
+		64<<10 + 100} {
 		for _, shorter := range []int{-100, 0, 100} {
 			for _, at := range []int{0, 1, 63, 64, 4097} {
 				clear(to)

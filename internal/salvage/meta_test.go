@@ -61,7 +61,8 @@ func TestMetaPageDamagedInTheMiddleOfACheckpoint(t *testing.T) {
 		require.NoError(t, f.Close())
 		n++
 		n++
-		r, err := salvage.Run(t.Context(), damaged, "out.ebb", salvage.Options{FS: d, Log: true, Engine: engine})
+		r, err := salvage.Run(t.Context(), damaged, "out.ebb",
+			salvage.Options{FS: d, Log: true, Engine: engine})
 		require.NoError(t, err)
 		saved := keys(t, d, "out.ebb")
 		for i, key := range saved {

@@ -157,7 +157,8 @@ func TestAnOutputThatFailsLeavesNoStore(t *testing.T) {
 		failing := &failingFS{FS: fsys, left: n}
 		_, err := salvage.Run(t.Context(), damaged, "out.ebb", salvage.Options{FS: failing, Engine: engine})
 		if done = err == nil; !done {
-			require.LessOrEqual(t, strings.Count(err.Error(), "family \"default\""), 1, "write %d: %v", n, err)
+			require.LessOrEqual(t, strings.Count(err.Error(), "family \"default\""), 1, "write %d: %v",
+				n, err)
 			require.NotContains(t, err.Error(), "open "+damaged)
 			_, err = fsys.Stat("out.ebb")
 			require.ErrorIs(t, err, fs.ErrNotExist, "write %d", n)
@@ -219,7 +220,8 @@ func TestFamiliesWithoutACatalog(t *testing.T) {
 	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {
 		require.NoError(t, tx.CreateCF("timed", kv.CFOptions{}))
-		require.NoError(t, tx.CreateCF("points", kv.CFOptions{Retention: 240 * time.Hour, Partition: time.Hour}))
+		require.NoError(t, tx.CreateCF("points",
+			kv.CFOptions{Retention: 240 * time.Hour, Partition: time.Hour}))
 		require.NoError(t, tx.CreateCF("counters", kv.CFOptions{}))
 		for i := range 50 {
 			_, err := tx.CF("timed").NextSequence()
@@ -236,7 +238,8 @@ func TestFamiliesWithoutACatalog(t *testing.T) {
 	require.NoError(t, err)
 	catalogs := map[pager.Pgid]bool{}
 	require.NoError(t, raw.Scan(func(h pager.Header, b []byte) bool {
-		if h.Kind == pager.KindLeaf && bytes.Contains(b, []byte("counters")) && bytes.Contains(b, []byte("points")) {
+		if h.Kind == pager.KindLeaf && bytes.Contains(b, []byte("counters")) && bytes.Contains(b,
+			[]byte("points")) {
 			catalogs[h.Pgid] = true
 		}
 		return true

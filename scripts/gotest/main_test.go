@@ -29,7 +29,8 @@ no event
 		"broken": {broken: true},
 	} {
 		got := results[name]
-		if got == nil || got.passed != want.passed || got.failed != want.failed || got.skipped != want.skipped ||
+		if got == nil || got.passed != want.passed || got.failed != want.failed ||
+			got.skipped != want.skipped ||
 			got.broken != want.broken {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
@@ -47,7 +48,8 @@ func TestResultsOfEarlierRunsDoNotCount(t *testing.T) {
 // TestModulesThatAreLeftOutHaveNoBar: bars of cmd/bench count for its own run only, and those of
 // the root module, whose path is a prefix of all others, for the run without it.
 func TestModulesThatAreLeftOutHaveNoBar(t *testing.T) {
-	all := []module{{"x/ebb", "/src"}, {"x/ebb/cmd/bench", "/src/cmd/bench"}, {"x/ebb/cmd/ebb", "/src/cmd/ebb"}}
+	all := []module{{"x/ebb", "/src"}, {"x/ebb/cmd/bench", "/src/cmd/bench"},
+		{"x/ebb/cmd/ebb", "/src/cmd/ebb"}}
 	bars := map[string]int{
 		"x/ebb/kv":               1,
 		"x/ebb/cmd/bench":        2,
@@ -62,7 +64,8 @@ func TestModulesThatAreLeftOutHaveNoBar(t *testing.T) {
 		{selection{}, bars},
 		{selection{except: "cmd/bench"}, map[string]int{"x/ebb/kv": 1, "x/ebb/cmd/ebb": 4, "other": 5}},
 		{selection{except: "cmd/bench,cmd/ebb"}, map[string]int{"x/ebb/kv": 1, "other": 5}},
-		{selection{only: "cmd/bench"}, map[string]int{"x/ebb/cmd/bench": 2, "x/ebb/cmd/bench/engine": 3, "other": 5}},
+		{selection{only: "cmd/bench"}, map[string]int{"x/ebb/cmd/bench": 2, "x/ebb/cmd/bench/engine": 3,
+			"other": 5}},
 	} {
 		if got := barsOf(bars, all, c.tested); !maps.Equal(got, c.want) {
 			t.Errorf("%+v: got %v, want %v", c.tested, got, c.want)

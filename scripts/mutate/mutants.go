@@ -2,7 +2,10 @@ package main
 
 // mutants gives the whole list.
 func mutants() (all []mutant) {
-	for _, list := range [][]mutant{logMutants, pageMutants, storeMutants, expiryMutants, upkeepMutants} {
+	lists := [][]mutant{
+		logMutants, pageMutants, storeMutants, applyMutants, expiryMutants, upkeepMutants,
+	}
+	for _, list := range lists {
 		all = append(all, list...)
 	}
 	return all

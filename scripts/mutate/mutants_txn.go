@@ -10,14 +10,6 @@ var storeMutants = []mutant{
 		return nil
 	}
 `, ``},
-	{"ack", "a_bad_row_takes_those_beside_it_along", "kv/coalesce.go", `		case !unchanged():
-			setSeparate`, `		default:
-			setSeparate`},
-	{"ack", "who_is_left_out_of_a_commit_is_told_that_it_stands", "kv/coalesce.go", `		case one.separate:
-`, `		case one.separate && news != requestCommitted:
-`},
-	{"ack", "a_commit_whose_fate_is_unknown_is_tried_again", "kv/space.go",
-		` && !errors.Is(err, ErrCommitUnknown)`, ``},
 	{"order", "room_is_given_beside_a_checkpoint", "txn/spacereserve.go", `	if !tryLock(k.mu) {
 		return false
 	}
@@ -55,10 +47,6 @@ var storeMutants = []mutant{
 	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/reclaim.go",
 		`deferredFree{afterVersion: version})`,
 		`deferredFree{birth: version, afterVersion: version})`},
-	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/writeback.go",
-		`	f.verified.clear()        // before accessed: a page that is not accessed is checked against verified
-	f.accessed.clear()
-`, ``},
 	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/free.go",
 		`	if h.w.noLog && h.s`, `	if false && h.s`},
 	{"room", "what_does_not_fit_in_the_order_of_keys_is_given_up", "txn/open.go",
@@ -167,28 +155,10 @@ var storeMutants = []mutant{
 		`	if false {`},
 	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/recover.go",
 		`		if err != nil || try > 0 {`, `		if false {`},
-	{"replay", "heads_of_before_are_kept_when_keys_share_less", "internal/keyorder/run.go",
-		`		r.stale = r.Len()`, `		r.stale = 0`},
-	{"replay", "equal_heads_are_equal_keys", "internal/keyorder/run.go", `		if to-from > 1 {`,
-		`		if to-from > 1 && false {`},
-	{"replay", "keys_that_share_no_prefix_are_ordered_as_if", "internal/keyorder/run.go", `		r.prefix--
-`, `		break
-`},
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go",
 		`			err = found.Chain(wal.LSN(m.LogStart))`, ``},
 	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.cursorsAt != w.mods {`,
 		`	if w.cursorsAt != w.mods && false {`},
-	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/insertcursor.go",
-		`		if infoAt(b, s)&infoOverflow != 0 {`,
-		`		if infoAt(b, s)&infoOverflow != 0 && false {`},
-	{"rollback", "a_finger_stays_though_a_row_went", "btree/change.go", `		f.reset()
-`, ``},
-	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/put.go",
-		`			p.cursor.path[1].set(b, i+1, n+1)`,
-		`			p.cursor.path[1].set(b, i, n+1)`},
-	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/undobuffer.go",
-		`	at := bufferOffset(s.last)<<32 | bufferOffset(len(*c))`,
-		`	at := bufferOffset(s.last) << 32`},
 	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go",
 		`	w.s.pg.Alloc.ReleaseReplay(w.leafRunPages)
 `, ``},
@@ -198,23 +168,10 @@ var storeMutants = []mutant{
 	{"room", "the_log_of_rolled_back_transactions_stays", "txn/checkpoint.go",
 		`(k.s.head.serial != k.capturedSer || k.s.log.Volume() > k.logSince.Load())`,
 		`k.s.head.serial != k.capturedSer`},
-	{"room", "deletes_grow_the_file_before_they_fill_holes", "pager/alloc.go",
-		`	if pastBound || NoSpace(err) {`,
-		`	if purpose == ForPut && pastBound || NoSpace(err) {`},
 	{"room", "a_bulk_load_has_no_checkpoint_before", "txn/bulk.go",
 		`!s.wantsCheckpoint() && !s.mayFree()`, `!s.wantsCheckpoint()`},
-	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/reservation.go",
-		`	pages := a.space.end + atEnd + left - min(left, freeAfter)`,
-		`	pages := a.space.end + atEnd + left`},
 	{"room", "no_checkpoint_is_awaited_for_the_table", "txn/commit.go", `				w.refused = err
 `, ``},
-	{"room", "puts_take_the_last_free_pages", "pager/alloc.go",
-		`	if err := a.reserve(n, false, how.Purpose); err != nil {`,
-		`	if err := error(nil); err != nil {`},
-	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/reservation.go",
-		`		if reserved <= pages {`, `		if true {`},
-	{"room", "the_file_grows_past_its_directory", "pager/reservation.go",
-		`	if most := a.MostPages(); pages > most {`, `	if most := a.MostPages(); false {`},
 	{"room", "freed_space_is_not_waited_for", "txn/spacewait.go",
 		`	return gain >= few && freed > spare`, `	return false`},
 	{"room", "a_refused_put_is_forgotten", "txn/spacewait.go",
@@ -254,62 +211,15 @@ var storeMutants = []mutant{
 		`	if s.queue.empty() && s.pg`, `	if s.pg`},
 	{"rollback", "a_reader_does_not_stop_changes_in_place", "txn/snapshots.go",
 		`				undo.Seal()`, `				_ = undo`},
-	{"rollback", "what_a_branch_pointed_to_is_not_kept", "btree/inplace.go",
-		`	r.undo.Record(s.ref.Pgid, at, at+childSize)`, `	_ = at`},
-	{"rollback", "a_patch_that_its_branch_does_not_know_is_made_again", "btree/inplace.go",
-		`		p.newDelta = ref`, `		_ = ref`},
-	{"rollback", "a_keeper_that_is_back_counts_as_lent", "pager/undolog.go", `	u.split = 0
-	if bytes`, `	if bytes`},
-	{"rollback", "a_row_that_goes_into_a_patch_in_place_is_not_counted", "btree/inplace.go",
-		`		p.cursor.setLeaf(ref, nil, 0, false)
-	}
-	if !p.was.Found {`, `		p.cursor.setLeaf(ref, nil, 0, false)
-	}
-	if false {`},
-	{"rollback", "pages_that_are_read_are_changed_in_place", "pager/undolog.go",
-		`	return s != nil && s.dirty != nil && s.owner > u.newestSnapshot && s.owner < u.owner`,
-		`	return s != nil && s.dirty != nil && s.owner < u.owner`},
-	{"rollback", "an_undo_is_forgotten_while_readers_may_ask", "pager/undolog.go",
-		`		if len(versions) > 0 && versions[0] < u.owner {`,
-		`		if len(versions) > 0 && versions[0] < u.owner && false {`},
-	{"rollback", "an_undo_is_forgotten_when_its_commit_is_seen", "pager/undolog.go",
-		`version >= u.committed && !u.sealed {`, `version >= u.committed {`},
-	{"rollback", "readers_look_at_pages_that_are_being_restored", "pager/undolog.go",
-		`		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.pool.pageSize))
-`, `		s.changed.Store(0)
-		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.pool.pageSize))
-`},
 	{"replay", "a_second_recovery_leaves_the_page_of_the_first", "txn/recover.go",
 		`	if !sameState(m, newest) && !isRetry(m, newest, found) || s.o.ReadOnly {`,
 		`	if !sameState(m, newest) || s.o.ReadOnly {`},
-	{"laid", "leaves_are_never_synced_before_the_log", "wal/externalrefs.go",
-		`unsynced, durable = true, durable || g.buffer.ref == refSyncFirst`,
-		`unsynced, durable = g.buffer.ref == refSyncFirst, durable || g.buffer.ref == refSyncFirst`},
-	{"laid", "only_a_commit_of_its_own_syncs_leaves", "wal/externalrefs.go",
-		`	unsynced, durable := s.unsyncedRefs, g.sync || g.direct`,
-		`	unsynced, durable := false, g.sync || g.direct`},
-	{"laid", "every_leaf_is_taken_for_whole", "pager/leafrun.go", `				return false, nil
-			}
-		}
-		first`, `				break
-			}
-		}
-		first`},
-	{"laid", "leaves_of_another_epoch_are_whole", "pager/leafrun.go",
-		`				h.Epoch != ref.Epoch || !Checksum`, `				!Checksum`},
-	{"laid", "a_commit_without_its_leaves_is_an_error", "wal/reader.go",
-		`		case errors.Is(err, ErrRefLost):`, `		case err == ErrRefLost:`},
-	{"laid", "a_durable_commit_may_lose_its_leaves", "wal/reader.go",
-		`p.finish(f, i, img, p.delivered, durable, why)`,
-		`p.finish(f, i, img, p.delivered+1<<40, durable, why)`},
 	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/free.go",
 		`	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced = false &&`},
 	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/free.go",
 		`	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced =`},
 	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/leafrun.go",
 		`		w.s.pg.Pool.SetOwner(id, w.firstOwner)`, `		w.s.pg.Pool.SetOwner(id, w.owner)`},
-	{"laid", "recovery_takes_leaves_as_they_are", "btree/append.go",
-		`		copied, b, err := w.Edit(ref, nil)`, `		copied, err := ref, err`},
 	{"laid", "pages_of_leaves_are_not_claimed", "txn/redo.go",
 		`return r.op == opPutNamed || r.op == opLeaves`, `return r.op == opPutNamed`},
 	{"laid", "leaves_are_laid_whatever_comes_before", "txn/leafrun.go",
@@ -317,55 +227,12 @@ var storeMutants = []mutant{
 	{"laid", "leaves_are_laid_of_what_ended_the_leaf_before", "txn/leafrun.go",
 		` && bytes.Compare(last, changes[n].Key) < 0 {`, ` {`},
 	{"laid", "leaves_are_laid_in_commits_that_wait", "txn/leafrun.go", `!w.relaxed || `, ``},
-	{"laid", "a_leaf_is_laid_out_of_order", "btree/append.go",
-		` || n > 0 && bytes.Compare(changes[n-1].Key, row.Key) >= 0 {`, ` {`},
-	{"laid", "branches_do_not_count_leaves", "btree/append.go",
-		`	setChildRows(b, n, i, childRows(b, n, i)+it.rows)`, ``},
-	{"rollback", "rows_are_appended_whatever_their_order", "btree/leaf.go",
-		`			bytes.Compare(last, row.Key) >= 0 {`,
-		`			bytes.Compare(last, row.Key) >= 0 && false {`},
-	{"rollback", "rows_are_appended_whatever_the_prefix", "btree/leaf.go",
-		`|| !bytes.Equal(row.Key[:p], last[:p]) ||`, `||`},
-	{"rollback", "rows_are_appended_left_of_others", "btree/insertcursor.go",
-		`	if f == nil || f.leaf == nil || !f.rightmost {
-		return 0`, `	if f == nil || f.leaf == nil {
-		return 0`},
-	{"rollback", "branches_do_not_count_what_is_appended", "btree/insertcursor.go",
-		`	f.count(t, uint64(n))`, `	t.Rows += uint64(n)`},
 	{"rollback", "half_of_what_is_appended_is_not_in_the_redo", "txn/apply.go",
 		`		for ; n > 0; n-- {`, `		i += n / 2
 		for n -= n / 2; n > 0; n-- {`},
-	{"rollback", "keys_go_to_the_first_part", "btree/partition.go", `	return i - 1
-}
-
-// Merge`, `	return (i - 1) * 0
-}
-
-// Merge`},
-	{"rollback", "a_part_that_is_joined_begins_nowhere", "btree/partition.go",
-		`			e.items[first].sep = sp
-`, `			_ = first
-`},
-	{"rollback", "branches_that_were_cut_stay", "btree/partition.go",
-		`{p.oldEntries.pages, p.newEntries.pages}`, `{nil, p.newEntries.pages}`},
-	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/partition.go",
-		`	for t.Depth-1 < level { // del`, `	for t.Depth-1 < level && false { // del`},
 	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallelworker.go",
 		`	if i >= r.workers {`, `	if i >= r.workers && r.applier.w == nil {`},
 	{"rollback", "a_checkpoint_lends_no_hand", "txn/framereclaim.go", `{ r.s.job.join() }`, `{}`},
-	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undolog.go",
-		`		own.entries = append(own.entries, k.entries...)
-`, ``},
-	{"rollback", "a_reader_does_not_stop_other_hands", "pager/undolog.go",
-		`	for _, k := range u.writers[:max(u.split, 1)] {
-		k.stop()`, `	for _, k := range u.writers[:1] {
-		k.stop()`},
-	{"rollback", "a_second_reader_does_not_wait_for_other_hands", "pager/undolog.go", `	u.sealed = true
-	for _, k`, `	u.sealed = true
-	u.active.Store(false)
-	for _, k`},
-	{"rollback", "what_other_hands_have_kept_is_kept_from_readers", "pager/undolog.go",
-		`u.writers[:max(u.split, 1)] { // They`, `u.writers[:1] { // They`},
 	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/parallel.go",
 		`		w.allocated.pushAll(&k.allocated)
 `, ``},
@@ -379,9 +246,6 @@ var storeMutants = []mutant{
 	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go",
 		`	if !h.s.pg.Alloc.HasFreePages(uint64(n), h.policy) {`,
 		`	if !h.s.pg.Alloc.HasFreePages(uint64(n), h.policy) && false {`},
-	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/reservation.go", `ForPut)
-	return err == nil && size <= a.Growth.size`, `ForCheckpoint)
-	return err == nil && size <= a.Growth.size`},
 	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/pages.go",
 		`	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.allocMu == nil {`},
 	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/free.go",
@@ -399,15 +263,6 @@ var storeMutants = []mutant{
 		if err != nil {`, `			err = w.s.spaceError(unallocated.err)
 		}
 		if err != nil && false {`},
-	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Record(s.ref.Pgid, at, at+8)
-`, `		_ = at
-`},
-	{"rollback", "a_cell_that_is_taken_out_is_not_kept", "btree/inplace.go",
-		`		d.saveCell(off) // leafRemove clears it
-`, ``},
-	{"rollback", "what_is_written_behind_the_slots_is_not_cleared", "btree/inplace.go",
-		`	r.undo.RecordZeros(id, end, lo(b))
-`, ``},
 	{"rollback", "a_drop_keeps_a_tree", "cf/catalog.go",
 		`	for id := f.Base; id < f.Base+treesPerFamily; id++ {
 		if !tx.Exists(id) {`, `	for id := f.Base; id < f.Base+1; id++ {
@@ -424,26 +279,6 @@ var storeMutants = []mutant{
 		return err
 	}
 	r := `, `	r := `},
-	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `keyOf(b, n, i)...)`,
-		`keyOf(b, n, min(i+1, n-1))...)`},
-	{"order", "commits_fill_the_end_of_a_file_that_is_compacted", "pager/pagepool.go",
-		`below = min(top, below)`, `below = max(top, below)`},
-	{"order", "pages_freed_behind_the_ceiling_are_allocated_next", "pager/ceiling.go",
-		`return top == 0 || uint64(id) < top`, `return top == 0 || id > 0`},
-	{"order", "the_free_map_stays_behind_the_ceiling", "pager/ceiling.go",
-		`g.changed = g.changed || above`, `_ = above`},
-	{"order", "large_values_ignore_the_ceiling", "pager/freespace.go", `if first+lo+n > below {`,
-		`if first+lo+n > below && false {`},
-	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go",
-		`	if how.Fit != FitRuns {
-		if`, `	if false {
-		if`},
-	{"room", "deletes_have_what_the_checkpoint_needs", "pager/reservation.go",
-		`		left = a.treeTablePages() + a.freeMapPages(atEnd+a.treeTablePages())`,
-		`		left = 0`},
-	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go",
-		`	if err := p.Alloc.reserve(n, false, ForCheckpoint); err != nil {`,
-		`	if err := error(nil); err != nil {`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/pages.go",
 		`h.s.logOrder && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/close.go", `		err := log.Close(clean)
@@ -456,17 +291,10 @@ var storeMutants = []mutant{
 	{"room", "a_change_that_takes_no_page_asks_for_no_room", "txn/store.go",
 		`	if err := s.pg.Alloc.EnsureReserve(); err != nil {`,
 		`	if err := error(nil); err != nil {`},
-	{"check", "what_was_written_before_a_failed_sync_is_trusted", "pager/writeback.go",
-		`f.mapped && f.verifyGeneration.Load() == 0`, `f.mapped`},
 	{"patches", "a_page_with_another_number_keeps_the_first", "txn/pages.go",
 		`	return fresh, true, h.Free(ref)`, `	return fresh, true, nil`},
-	{"patches", "a_page_with_another_number_loses_its_patch", "pager/delta.go",
-		`	fresh, err = p.NewDelta(base, epoch, owner, changes, how)`,
-		`	fresh, err = p.NewDelta(base, epoch, owner, changes[:0], how)`},
 	{"patches", "what_patches_change_goes_like_other_pages", "txn/pages.go",
 		`		h.freed[n].deltaBase = ref == base`, `		h.freed[n].deltaBase = false`},
-	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/delta.go",
-		`	if ref.Epoch > durable {`, `	if true {`},
 	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/reclaim.go",
 		`	q.detach(c.pages.Deltas, version)`, `	q.pg.ReturnFrames(c.pages.Deltas)`},
 	{"patches", "memory_of_patches_stays", "txn/reclaim.go", `	q.detach(c.pages.Deltas, version)
@@ -480,99 +308,12 @@ var storeMutants = []mutant{
 		`		limit, err = q.unpin(limit)`, `		err = nil`},
 	{"room", "free_map_pages_are_lost", "txn/reclaim.go", `	for _, ref := range freed {`,
 		`	for _, ref := range freed[:0] {`},
-	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/delta.go",
-		`	if bp.hasDeltaOf(id, bp.deltas.epoch) {`, `	if true {`},
-	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/delta.go",
-		`	if bp.hasDeltaOf(id, bp.deltas.epoch) {`, `	if false {`},
-	{"patches", "a_patch_over_a_patch_that_is_being_written_changes_its_base", "pager/delta.go",
-		`	if ref.Epoch == epoch {
-		base, _, changes`, `	if s := v.pool.table.peek(ref.Pgid); s != nil && s.delta != nil {
-		deltaBase, _, changes`},
-	{"patches", "a_page_that_no_checkpoint_writes_gets_a_patch", "pager/delta.go",
-		`	if ref.Epoch <= bp.captured {`, `	if ref.Epoch < epoch {`},
-	{"patches", "the_base_of_a_patch_is_not_proven", "pager/delta.go",
-		`	if err := w.verifyHeader(base, b); err != nil {
-		return err
-	}
-	w.dropBase(`, `	w.dropBase(`},
-	{"patches", "a_patch_that_is_written_stays", "pager/writeback.go",
-		`			atomic.StorePointer(&s.delta, nil)`, `			_ = s`},
-	{"patches", "a_patched_page_is_not_written", "pager/alloc.go",
-		`n == 1 && p.Pool.unwritten(id))`, `n == 1 && p.Pool.InFrame(id))`},
 	{"patches", "every_leaf_gets_a_patch", "txn/tx.go",
 		`	w.mayDelta = int64(s.pg.Alloc.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()`,
 		`	w.mayDelta = true`},
 	{"patches", "patches_have_no_bound", "txn/pages.go",
 		`	if !h.mayDelta || h.allocMu == nil && !h.hasDeltaMemory() || `,
 		`	if !h.mayDelta || `},
-	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go",
-		`	if !inBase(changes, i) {`, `	if !inBase(changes, i) && i < 0 {`},
-	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/delta.go",
-		`	if i < from || i >= to {`, `	if false {`},
-	{"patches", "a_patch_has_more_room_than_its_page", "btree/delta.go", `			free -= more + leafEntry
-`, `			free -= leafEntry
-`},
-	{"patches", "half_a_leaf_has_the_room_of_the_whole", "btree/delta.go",
-		`		free -= cellSize(leaf, slot(leaf, n, j)) + leafEntry`, `		free -= leafEntry`},
-	{"patches", "an_extent_that_a_patch_replaces_is_not_given_back", "btree/delta.go",
-		`infoAt(leaf, s)&infoOverflow != 0 {
-			return false, nil`, `false {
-			return false, nil`},
-	{"uniform", "a_row_that_is_not_alike_is_put_as_if_it_were", "btree/cell.go",
-		`return c.matches(b) && leafFree(b)`, `return leafFree(b)`},
-	{"uniform", "a_row_is_replaced_by_one_that_is_not_alike", "btree/leaf.go", `	if !c.matches(b) {
-		return false
-	}
-`, ``},
-	{"uniform", "rows_are_appended_that_are_not_alike", "btree/leaf.go",
-		`free < 0 || !c.matches(b) {`, `free < 0 {`},
-	{"uniform", "a_leaf_that_is_laid_out_stays_as_it_was", "btree/leaf.go", `	} else {
-		setShape(b, 0, 0)
-	}
-`, `	}
-`},
-	{"uniform", "small_rows_have_no_headers_either", "btree/leaf.go",
-		`bodySize(klen, info) >= minUniform`, `bodySize(klen, info) >= 0`},
-	{"uniform", "the_next_leaf_is_for_rows_that_are_alike", "btree/split.go",
-		`		if int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
-`, `		if last.klen > 0 {
-`},
-	{"uniform", "a_row_that_has_no_room_yet_is_counted", "btree/put.go",
-		`	if !p.was.Found && !p.retry {`, `	if !p.was.Found {`},
-	{"uniform", "branches_count_a_row_that_has_no_room_yet", "btree/put.go", `	if p.retry {
-		return nil
-	}
-`, ``},
-	{"uniform", "headers_take_no_room_in_a_leaf_that_is_laid_out_anew", "btree/put.go",
-		`		need += cellHeader*n + p.cell.size() + leafEntry`,
-		`		need += p.cell.size() + leafEntry`},
-	{"uniform", "headers_take_no_room_in_leaves_that_are_merged", "btree/tree.go",
-		`		total += (cellHeader - headerIn(leaf)) * count(leaf)
-`, `		_ = leaf
-`},
-	{"uniform", "a_patch_has_a_row_that_is_not_like_its_base", "btree/delta.go", `	if !p.cell.matches(leaf) {
-		return false, nil
-	}
-`, ``},
-	{"uniform", "half_a_leaf_is_uniform_though_its_base_is_not", "btree/delta.go",
-		`		writeCells(b, s.cells)`, `		writeLeaf(b, s.cells)`},
-	{"uniform", "a_row_is_lost_in_place_that_is_not_alike", "btree/inplace.go",
-		`(was.Tag == 0 || p.cell.tag == 0), !p.cell.matches(b):`,
-		`(was.Tag == 0 || p.cell.tag == 0):`},
-	{"uniform", "rows_are_alike_whatever_follows", "btree/leafsize.go", `		with.klen, with.info = 0, 0
-`, ``},
-	{"uniform", "proof_takes_any_shape", "btree/validate.go", `case !isShape(klen, info):`,
-		`case !isShape(klen, info) && false:`},
-	{"uniform", "keys_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go",
-		`bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`,
-		`bytes.Equal(a[offShape+2:offShapeZero], b[offShape+2:offShapeZero])`},
-	{"uniform", "values_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go",
-		`bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`,
-		`bytes.Equal(a[offShape:offShape+2], b[offShape:offShape+2])`},
-	{"uniform", "what_was_put_into_half_a_leaf_has_no_headers", "btree/delta.go",
-		`size := headerIn(leaf) + len(c.body)`, `size := len(c.body)`},
-	{"uniform", "what_was_put_into_half_a_leaf_has_headers_always", "btree/delta.go",
-		`size := headerIn(leaf) + len(c.body)`, `size := cellHeader + len(c.body)`},
 	{"rollback", "what_was_logged_ahead_is_not_taken_back", "txn/writeahead.go", `	if !a.logged {
 		return
 `, `	if true {
@@ -582,17 +323,6 @@ var storeMutants = []mutant{
 		`copied + min(there+filled, uint64(changes))`},
 	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/writeahead.go", ` &&
 		tx.s.pg.Alloc.HasSpace(w.pagesFor(changes, bytes), w.policy)`, ``},
-	{"room", "what_is_free_counts_twice", "pager/reservation.go",
-		`min(a.space.inCurrentRun(n, how), n), ForPut)
-	return err == nil && a.Growth.prepare`, `min(2*a.space.inCurrentRun(n, how), n), ForPut)
-	return err == nil && a.Growth.prepare`},
-	{"room", "the_slack_is_promised", "pager/reservation.go", `ForPut)
-	return err == nil && a.Growth.prepare`, `ForCheckpoint)
-	return err == nil && a.Growth.prepare`},
-	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/coalesce.go",
-		`	case errors.Is(me.inner.Err(), txn.ErrUnknown):
-		result`, `	case false:
-		result`},
 	{"sync", "what_takes_it_back_is_not_synced", "txn/writeahead.go",
 		`			err = s.log.Wait(end, true)`, `			err = s.log.Wait(end, false)`},
 	{"order", "a_void_is_written_after_a_failure", "txn/writeahead.go", `	err := s.failure()
@@ -602,22 +332,4 @@ var storeMutants = []mutant{
 		var end`},
 	{"ack", "a_record_that_could_not_be_taken_back_is_not_in_doubt", "txn/writeahead.go",
 		`	return fmt.Errorf("%w: %w", ErrUnknown, err)`, `	return fmt.Errorf("%w", err)`},
-	{"ack", "writes_that_share_what_is_in_doubt_are_tried_again", "kv/coalesce.go",
-		`		setSeparate(me.group, false) // The`, `		// The`},
-	{"check", "a_gap_ends_at_the_page_above", "btree/gap.go",
-		`	ok, _ := c.toSibling(from, forward)`,
-		`	s := &c.path[from%maxDepth]
-	if forward && s.i+1 >= s.n || !forward && s.i == 0 {
-		return false
-	}
-	ok, _ := c.toSibling(from, forward)`},
-	{"check", "a_gap_counts_the_rows_of_the_tree", "btree/gap.go",
-		`		g.Rows, g.Ref = rowsBelow(s.b, s.n, s.i), childRef(`,
-		`		g.Ref = childRef(`},
-	{"check", "a_value_that_is_lost_ends_the_range", "kv/damage.go", `	if lost {`, `	if false {`},
-	{"check", "a_gap_out_of_bounds_is_told", "kv/damage.go", `		return
-	}
-	if bytes.Compare(d.Lower, c.lo) < 0 {`, `		_ = d
-	}
-	if bytes.Compare(d.Lower, c.lo) < 0 {`},
 }

@@ -145,7 +145,8 @@ func TestScansBothWaysWithinBounds(t *testing.T) {
 			{"from a row to a row, back", Range{Lo: testKey(5), Hi: testKey(25), Reverse: true},
 				want(downFrom(25, 5)...)},
 			{"to the end", Range{Lo: testKey(490)}, want(upTo(490, testRows)...)},
-			{"past the end, back", Range{Hi: testKey(testRows + 9), Reverse: true}, want(downFrom(testRows, 0)...)},
+			{"past the end, back", Range{Hi: testKey(testRows + 9), Reverse: true},
+				want(downFrom(testRows, 0)...)},
 			{"nothing", Range{Lo: testKey(testRows)}, Tally{}},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -223,7 +224,10 @@ func TestExpiredRowsAreHiddenAndPurged(t *testing.T) {
 		put := func(i int, ttl time.Duration) {
 			require.NoError(
 				t,
-				s.Batch(func(w Writer) error { return w.(ExpiringWriter).PutTTL(testKey(i), testValue(i), ttl) }),
+				s.Batch(func(w Writer) error {
+					return w.(ExpiringWriter).PutTTL(testKey(i),
+						testValue(i), ttl)
+				}),
 			)
 		}
 		for i := range 10 {
@@ -231,7 +235,8 @@ func TestExpiredRowsAreHiddenAndPurged(t *testing.T) {
 		}
 		put(3, time.Hour) // its first expiry no longer counts
 		require.Equal(t, string(testValue(1)), s.get(t, 1))
-		s.now = s.now.Add(2 * time.Minute) // No read before the purge: one that meets an expired row may delete it.
+		// No read before the purge: one that meets an expired row may delete it.
+		s.now = s.now.Add(2 * time.Minute)
 		n, err := s.Client.(Purger).Purge(4)
 		require.NoError(t, err)
 		require.Equal(t, 9, n)

@@ -16,7 +16,8 @@ import (
 // failed once.
 func sample(t *testing.T) *Report {
 	t.Helper()
-	chosen, err := workload.Select("get,open,scan") // Nothing was measured of the last one, and it has no row.
+	// Nothing was measured of the last one, and it has no row.
+	chosen, err := workload.Select("get,open,scan")
 	require.NoError(t, err)
 	var results []workload.Result
 	add := func(w, e string, values ...float64) {
@@ -127,8 +128,10 @@ func TestTableTellsWhatPausesComeFrom(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, New(1, NewSize(1, chosen, []workload.Result{
 		{Workload: "get", Engine: "ebb", Value: 7},
-		{Workload: "pause-purge", Engine: "ebb", Value: 1.5, P99us: 300, IdleP99: 200, Beside: 4321, Seconds: 2.5},
-		{Workload: "pause-purge", Engine: "bbolt", Value: 4, P99us: 800, IdleP99: 200, Beside: 99, Seconds: 1},
+		{Workload: "pause-purge", Engine: "ebb", Value: 1.5, P99us: 300, IdleP99: 200, Beside: 4321,
+			Seconds: 2.5},
+		{Workload: "pause-purge", Engine: "bbolt", Value: 4, P99us: 800, IdleP99: 200, Beside: 99,
+			Seconds: 1},
 	})).Table(&b))
 	text := strings.Join(strings.Fields(b.String()), " ")
 	require.Contains(t, text, "pause-purge ebb 1.50x 300 200 4321 2.5 pause-purge bbolt 4.00x 800 200 99 1")
@@ -198,7 +201,8 @@ func TestPeersThatHoldFewerRowsAreNotCompared(t *testing.T) {
 	require.NoError(t, err)
 	result := func(engine string, value float64, rows int) workload.Result {
 		return workload.Result{
-			Workload: chosen[0].Name, Engine: engine, Value: value, Rows: rows, OpenSeconds: 1, CloseSeconds: 3,
+			Workload: chosen[0].Name, Engine: engine, Value: value, Rows: rows, OpenSeconds: 1,
+			CloseSeconds: 3,
 		}
 	}
 	rep := New(1, NewSize(1000, chosen, []workload.Result{

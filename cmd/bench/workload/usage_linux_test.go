@@ -16,7 +16,8 @@ func TestWrittenBytesCountWhatTheDiskGot(t *testing.T) {
 	dir := t.TempDir()
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(dir, &st))
-	if _, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))); err != nil {
+	if _, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev),
+		unix.Minor(st.Dev))); err != nil {
 		t.Skip("no single disk is known here: ", err)
 	}
 	before := writtenBytes(dir)

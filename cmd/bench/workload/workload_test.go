@@ -108,7 +108,8 @@ func TestPercentilesAreWithinOnePercent(t *testing.T) {
 
 func TestBucketsCoverEveryDuration(t *testing.T) {
 	last := -1
-	for _, ns := range []uint64{0, 1, 127, 128, 255, 256, 257, 511, 512, 1 << 20, 1<<20 + 1<<13, 1 << 40, 1<<63 - 1} {
+	for _, ns := range []uint64{0, 1, 127, 128, 255, 256, 257, 511, 512, 1 << 20, 1<<20 + 1<<13,
+		1 << 40, 1<<63 - 1} {
 		i := latencyBucket(ns)
 		require.GreaterOrEqual(t, i, last)
 		require.Less(t, i, len(latencies{}.buckets))

@@ -33,7 +33,10 @@ func TestBlockingCommandsWaitForAnElement(t *testing.T) {
 			blocked, other := s.client(), s.client()
 			blocked.send(encode(words(c.blocks)...) + encode("PING"))
 			s.awaitBlocked(1)
-			require.Eventually(t, func() bool { return strings.Contains(other.line("CLIENT LIST"), "flags=b") },
+			require.Eventually(t, func() bool {
+				return strings.Contains(other.line("CLIENT LIST"),
+					"flags=b")
+			},
 				10*time.Second, time.Millisecond)
 			require.Equal(t, "OK", other.line("SET a string"))
 			require.Equal(t, "1", other.line("DEL a"))

@@ -53,8 +53,8 @@ func TestExpirySurvivesRestartsAndClockSteps(t *testing.T) {
 }
 
 // TestAClockThatJumpsWhileTheServerRuns: what a clock that is set forward hides is not deleted, and is
-// there again when the clock is right; a restart or a command confirms the new time. A clock that is set back by
-// seconds makes time stand still.
+// there again when the clock is right; a restart or a command confirms the new time. A clock that
+// is set back by seconds makes time stand still.
 func TestAClockThatJumpsWhileTheServerRuns(t *testing.T) {
 	t.Run("restart", func(t *testing.T) { jumpingClock(t, false) })
 	t.Run("accepted", func(t *testing.T) { jumpingClock(t, true) })

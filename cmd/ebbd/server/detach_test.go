@@ -108,7 +108,8 @@ func TestCommandsBehindAWriteWaitForItsReply(t *testing.T) {
 	read := func() bool { return s.stats.bytesRead.Load() > int64(len(first)) }
 	require.Eventually(t, read, 20*time.Second, time.Millisecond)
 	release()
-	c.send(half[len(half)/2:] + encode("CLIENT", "REPLY", "SKIP") + encode("SET", "k", "x") + encode("GET", "k"))
+	c.send(half[len(half)/2:] + encode("CLIENT", "REPLY", "SKIP") + encode("SET", "k",
+		"x") + encode("GET", "k"))
 	for _, want := range []string{"OK", `"v"`, fmt.Sprint(1 + 40<<10), `"x"`} {
 		require.Equal(t, want, c.receive())
 	}

@@ -110,7 +110,8 @@ func TestInfoHasWhatClientsRead(t *testing.T) {
 	c.line("SET l v")
 	info := c.line("INFO")
 	for _, want := range []string{
-		"redis_version:7.4.0", "loading:0", "role:master", "db0:keys=2,expires=1,avg_ttl=0", "# Ebb", "ebb_commits:",
+		"redis_version:7.4.0", "loading:0", "role:master", "db0:keys=2,expires=1,avg_ttl=0", "# Ebb",
+		"ebb_commits:",
 		"connected_clients:1",
 	} {
 		require.Contains(t, info, want)

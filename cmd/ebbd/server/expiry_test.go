@@ -190,7 +190,8 @@ func TestRowsOfDeadCollectionsAreDeleted(t *testing.T) {
 		}
 	}
 	for _, end := range []string{
-		"DEL h", "UNLINK h", "SET h v", "RENAME other h", "COPY other h REPLACE", "PEXPIRE h 1", "EXPIRE h -1",
+		"DEL h", "UNLINK h", "SET h v", "RENAME other h", "COPY other h REPLACE", "PEXPIRE h 1",
+		"EXPIRE h -1",
 		"PEXPIRE h 1 new", "MOVE h 1", "HPEXPIRE small 1 FIELDS 1 f", "FLUSHDB",
 	} {
 		t.Run(end, func(t *testing.T) {

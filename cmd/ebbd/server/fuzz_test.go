@@ -51,13 +51,18 @@ func FuzzArguments(f *testing.F) {
 		return string([]byte{byte(i)}) + args + "\n"
 	}
 	f.Add([]byte(line("set", "k v ex 10") + line("append", "k x") + line("getex", "k persist")))
-	f.Add([]byte(line("hset", "h f v") + line("hrandfield", "h -2147483648") + line("hexpire", "h 5 fields 1 f")))
+	f.Add([]byte(line("hset", "h f v") + line("hrandfield", "h -2147483648") + line("hexpire",
+		"h 5 fields 1 f")))
 	f.Add([]byte(line("setbit", "k 8000000 1") + line("bitfield", "k incrby u63 #7 -1 get i64 0")))
-	f.Add([]byte(line("zadd", "z nan m") + line("zadd", "z inf m") + line("zrangebyscore", "z (1 +inf limit 0 -1")))
+	f.Add([]byte(line("zadd", "z nan m") + line("zadd", "z inf m") + line("zrangebyscore",
+		"z (1 +inf limit 0 -1")))
 	f.Add([]byte(line("setrange", "k 1000000 x") + line("lcs", "k k idx") + line("bitop", "not k k")))
-	f.Add([]byte(line("lpush", "l 3 1 2") + line("sort", "l by x*->y get # limit -1 2 store l") + line("lpos", "l 1 rank -1")))
-	f.Add([]byte(line("multi", "") + line("blpop", "q 0") + line("exec", "") + line("blmove", "q q left right 0")))
-	f.Add([]byte(line("config", "set notify-keyspace-events KEA") + line("psubscribe", "*") + line("client", "list")))
+	f.Add([]byte(line("lpush", "l 3 1 2") + line("sort",
+		"l by x*->y get # limit -1 2 store l") + line("lpos", "l 1 rank -1")))
+	f.Add([]byte(line("multi", "") + line("blpop", "q 0") + line("exec", "") + line("blmove",
+		"q q left right 0")))
+	f.Add([]byte(line("config", "set notify-keyspace-events KEA") + line("psubscribe",
+		"*") + line("client", "list")))
 	s, err := Open(Options{Dir: f.TempDir(), AppendFsync: "no", MaxBulk: 1 << 20, MaxReplies: 1 << 20})
 	require.NoError(f, err)
 	f.Cleanup(func() { require.NoError(f, s.Shutdown(f.Context())) })

@@ -113,7 +113,8 @@ func TestHistoriesOfClientsAreLinear(t *testing.T) {
 					reply := c.runOp(op)
 					end := clock.Add(1)
 					mu.Lock()
-					ops = append(ops, porcupine.Operation{ClientId: id, Input: op, Call: call, Output: reply, Return: end})
+					ops = append(ops, porcupine.Operation{ClientId: id, Input: op, Call: call,
+						Output: reply, Return: end})
 					mu.Unlock()
 				}
 			})

@@ -17,10 +17,14 @@ func TestWatchFailsExecAfterAChange(t *testing.T) {
 		fails  bool
 	}{
 		{"GET k", false}, {"SET other v", false}, {"SET k v", true}, {"DEL k", true}, {"EXPIRE k 100", true},
-		{"APPEND k x", true}, {"PERSIST k", false}, {"SET k v NX", false}, {"RENAME k j", true}, {"RENAME o k", true},
-		{"FLUSHDB", true}, {"FLUSHALL", true}, {"SWAPDB 0 1", true}, {"SWAPDB 2 3", false}, {"DEL absent", false},
-		{"COPY o k REPLACE", true}, {"MOVE k 1", true}, {"GETEX k", false}, {"GETEX k EX 5", true}, {"GETDEL k", true},
-		{"MSET k v other v", true}, {"INCR k", false}, {"HSET h f 2", true}, {"HDEL h nosuch", false}, {"HDEL h f", true},
+		{"APPEND k x", true}, {"PERSIST k", false}, {"SET k v NX", false}, {"RENAME k j",
+			true}, {"RENAME o k", true},
+		{"FLUSHDB", true}, {"FLUSHALL", true}, {"SWAPDB 0 1", true}, {"SWAPDB 2 3",
+			false}, {"DEL absent", false},
+		{"COPY o k REPLACE", true}, {"MOVE k 1", true}, {"GETEX k", false}, {"GETEX k EX 5",
+			true}, {"GETDEL k", true},
+		{"MSET k v other v", true}, {"INCR k", false}, {"HSET h f 2", true}, {"HDEL h nosuch",
+			false}, {"HDEL h f", true},
 		{"HEXPIRE h 5 FIELDS 1 f", true}, {"HEXPIRE h 5 FIELDS 1 nosuch", false},
 	} {
 		t.Run(c.change, func(t *testing.T) {
@@ -72,7 +76,8 @@ func TestErrorsWithinMulti(t *testing.T) {
 			"(error) WRONGTYPE Operation against a key holding the wrong kind of value OK]"},
 		{"MGET a b", `["1" "2"]`},
 		{"MULTI", "OK"}, {"NOSUCH", "(error) ERR unknown command 'NOSUCH', with args beginning with: "},
-		{"SET a 3", "QUEUED"}, {"EXEC", "(error) EXECABORT Transaction discarded because of previous errors."},
+		{"SET a 3", "QUEUED"}, {"EXEC",
+			"(error) EXECABORT Transaction discarded because of previous errors."},
 		{"GET a", `"1"`}, {"MULTI", "OK"}, {"SET a 4", "QUEUED"}, {"DISCARD", "OK"}, {"GET a", `"1"`},
 		{"MULTI", "OK"}, {"SELECT 1", "QUEUED"}, {"SET x 1", "QUEUED"}, {"EXEC", "[OK OK]"}, {"GET x", `"1"`},
 		{"SELECT 0", "OK"}, {"GET x", "nil"},
@@ -175,7 +180,8 @@ func TestSaveBehindAWriteInAPipeline(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		s := start(t, Options{BackupDir: dir})
 		c := s.client()
-		c.send(encode("SET", "a", "1") + encode("SAVE") + encode("INCR", "a") + encode("DEBUG", "SLEEP", "0") +
+		c.send(encode("SET", "a", "1") + encode("SAVE") + encode("INCR", "a") + encode("DEBUG", "SLEEP",
+			"0") +
 			encode("BGSAVE") + encode("LPUSH", "a", "x") + encode("GET", "a") + encode("EBB.BACKUP"))
 		for _, want := range []string{"OK", "OK", "2", "OK", "Background saving started", "", `"2"`} {
 			if got := c.receive(); want != "" {

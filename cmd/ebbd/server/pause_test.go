@@ -27,7 +27,8 @@ func TestClientPause(t *testing.T) {
 				s := start(t, Options{})
 				admin, c := s.client(), s.client()
 				require.Equal(t, "OK", c.line("SET k v"))
-				require.Equal(t, "OK", admin.do(append([]string{"CLIENT", "PAUSE", "3600000"}, words(mode)...)...))
+				require.Equal(t, "OK", admin.do(append([]string{"CLIENT", "PAUSE", "3600000"},
+					words(mode)...)...))
 				c.send(encode(words(line)...))
 				if waiting {
 					c.silent()

@@ -74,15 +74,17 @@ func TestAPostedFormRunsNoCommand(t *testing.T) {
 	require.Equal(t, "1", s.client().line("INCR n"))
 }
 
+const wrongPass = "(error) WRONGPASS invalid username-password pair or user is disabled."
+
 func TestPasswordIsAskedFor(t *testing.T) {
 	s := start(t, Options{Password: "secret"})
 	c := s.client()
 	for line, want := range map[string]string{
 		"GET k":                        "(error) NOAUTH Authentication required.",
 		"NOSUCH":                       "(error) NOAUTH Authentication required.",
-		"AUTH wrong":                   "(error) WRONGPASS invalid username-password pair or user is disabled.",
-		"AUTH other secret":            "(error) WRONGPASS invalid username-password pair or user is disabled.",
-		"HELLO 3 AUTH default nothing": "(error) WRONGPASS invalid username-password pair or user is disabled.",
+		"AUTH wrong":                   wrongPass,
+		"AUTH other secret":            wrongPass,
+		"HELLO 3 AUTH default nothing": wrongPass,
 	} {
 		require.Equal(t, want, c.line(line), line)
 	}

@@ -104,10 +104,12 @@ func TestKeyspaceEvents(t *testing.T) {
 	require.NoError(t, sub.nc.SetDeadline(time.Now().Add(5*time.Second)))
 	for _, step := range []struct{ line, events string }{
 		{"SET s v", "set:s"}, {"SET s v NX", ""}, {"SETEX s 100 v", "set:s expire:s"}, {"INCR n", "incrby:n"},
-		{"GETDEL n", "del:n"}, {"APPEND s x", "append:s"}, {"PERSIST s", "persist:s"}, {"EXPIRE s 100", "expire:s"},
+		{"GETDEL n", "del:n"}, {"APPEND s x", "append:s"}, {"PERSIST s", "persist:s"}, {"EXPIRE s 100",
+			"expire:s"},
 		{"RENAME s t", "rename_from:s rename_to:t"}, {"COPY t u", "copy_to:u"}, {"DEL t u x", "del:t del:u"},
 		{"RPUSH l 1 2 3", "rpush:l"}, {"LPOP l", "lpop:l"}, {"LMOVE l m LEFT RIGHT", "lpop:l rpush:m"},
-		{"RPOP l", "rpop:l del:l"}, {"SADD s a", "sadd:s"}, {"SADD s a", ""}, {"SMOVE s o a", "srem:s sadd:o del:s"},
+		{"RPOP l", "rpop:l del:l"}, {"SADD s a", "sadd:s"}, {"SADD s a", ""}, {"SMOVE s o a",
+			"srem:s sadd:o del:s"},
 		{"ZADD z 1 a", "zadd:z"}, {"ZPOPMIN z", "zpopmin:z del:z"}, {"HSET h f v", "hset:h"},
 		{"HEXPIRE h 1 FIELDS 1 f", "hexpire:h"}, {"HDEL h f", "hdel:h del:h"}, {"EXPIRE o -1", "del:o"},
 		{"SUNIONSTORE m nosuch", "del:m"}, {"GET nosuch", ""}, {"MSET a 1 b 2", "set:a set:b"},
@@ -167,7 +169,8 @@ func TestEachExpiryHasOneEvent(t *testing.T) {
 		last = n
 	}
 	require.LessOrEqual(t, disorder, 3, "only a key that a command asks for is deleted early")
-	require.Equal(t, `"new"`, func() string { c.receive(); c.receive(); c.receive(); return c.line("GET 2500") }())
+	require.Equal(t, `"new"`,
+		func() string { c.receive(); c.receive(); c.receive(); return c.line("GET 2500") }())
 	sub.send(encode("PING"))
 	require.Equal(t, `["pong" ""]`, sub.receive(), "there is no other event")
 }

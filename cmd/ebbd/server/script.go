@@ -35,7 +35,8 @@ const (
 )
 
 func errScriptTime(limit time.Duration) error {
-	return replyError(fmt.Sprintf("ERR script has run for %v: it was ended, and its writes are undone", limit))
+	return replyError(fmt.Sprintf("ERR script has run for %v: it was ended, and its writes are undone",
+		limit))
 }
 
 // run notes a script that runs until ended is called, or SCRIPT KILL, its time or its memory ends it.
