@@ -91,8 +91,7 @@ func sources(t *testing.T, visit func(path string, text string), extensions ...s
 }
 
 // TestNamesAreOfTheField: the code once had a vocabulary of its own that no engineer could search
-// for. Its words do not come
-// back as identifiers.
+// for. Its words do not come back as identifiers.
 func TestNamesAreOfTheField(t *testing.T) {
 	racetest.OneGoroutine(t)
 	declared := 0
