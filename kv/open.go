@@ -32,8 +32,8 @@ func Open(path string, opts *Options) (*DB, error) {
 	return open(vfs.OS, at, path, opts, defaultTuning)
 }
 
-// defaultTuning has the settings that stores of a simulated disk do without: there the same calls lead to
-// the same writes.
+// defaultTuning has the settings that stores of a simulated disk do without: there the same calls
+// make the same writes.
 var defaultTuning = openhook.Tuning{Engine: txn.Options{PackAfter: 15 * time.Second}}
 
 // OpenMemory opens a new store in memory, which Close discards. It is the same engine on another

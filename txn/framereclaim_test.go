@@ -166,13 +166,13 @@ func TestCheckpointOfDeltasHurriesSooner(t *testing.T) {
 // and reused; frames that a reader may access are not reused before it has ended.
 func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 	racetest.NotQuick(t)
-	for who, want := range map[string]string{"before": "first", "beside": "first", "with": "second",
+	for name, want := range map[string]string{"before": "first", "beside": "first", "with": "second",
 		"after": "third"} {
-		t.Run(who, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := openCramped(t)
 			var r *Tx
 			begin := func(when string) {
-				if when == who {
+				if when == name {
 					var err error
 					r, err = s.Begin(t.Context(), false)
 					require.NoError(t, err)
@@ -184,7 +184,7 @@ func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 			parts, takes := 0, 0
 			checkpointBy(t, s, func() {
 				begin("with")
-				if who == "after" {
+				if name == "after" {
 					rewrite(t, s, "third")
 				}
 				begin("after")

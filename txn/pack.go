@@ -56,18 +56,15 @@ func (k *checkpointer) packIfIdle() {
 	idle := volume == k.idle.volume
 	k.idle.volume = volume
 	k.idle.running.Store(false)
-	switch {
-	case !idle:
+	if !idle || log.Volume() != volume { // the second: a commit that found the timer running
 		k.idle.start()
-	case log.Volume() != volume: // a commit that found the timer running
-		k.idle.start()
-	default:
-		k.background.run(func() {
-			if k.worthPacking() {
-				_ = k.pack(nil) // a failure is that of a checkpoint, or fails the store
-			}
-		})
+		return
 	}
+	k.background.run(func() {
+		if k.worthPacking() {
+			_ = k.pack(nil) // a failure is that of a checkpoint, or fails the store
+		}
+	})
 }
 
 // Pack packs the files now: see the top of this file.
