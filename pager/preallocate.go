@@ -14,6 +14,7 @@ const (
 	minGrowth      = 256 << 10
 	maxGrowth      = 16 << 20
 	growthAtOnce   = 8
+	maxWanted      = 2 * maxGrowth // of HasSpace: 1000 rows of a batch want up to 17 MiB
 )
 
 // fileGrowth extends the file before the space is needed. While a checkpoint writes to the file,
@@ -31,7 +32,7 @@ type fileGrowth struct {
 	length    int64 // of the file; at least size
 	bound     int64 // on size; 0: none
 	threshold int64 // used bytes at which the next step is due; at most size
-	wanted    int64 // bytes behind the used ones of the last HasSpace call
+	wanted    int64 // bytes behind the used ones of the last HasSpace call; 0: none since TrimFile
 	// The disk had no room for the last step, or for a hole: no further preallocation, and holes stay
 	// unless they had room at open. An allocation that would fail otherwise asks again.
 	full bool
@@ -63,7 +64,7 @@ func (g *fileGrowth) ensure(need, asked int64) error {
 // again, are missing.
 func (g *fileGrowth) prepare(need int64) bool {
 	wanted := need - int64(g.space.end)*int64(g.pageSize)
-	if wanted > maxGrowth {
+	if wanted > maxWanted {
 		return need <= g.size // too much to preallocate for pages that may not be needed
 	}
 	if need > g.size && !g.cutLess(need) && len(g.grownTo) > 0 {

@@ -277,8 +277,13 @@ func TestHasSpacePreallocatesInLargeFiles(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.True(t, p.Alloc.HasSpace(many, AllocPolicy{}))
-	require.False(t, p.Alloc.HasSpace(maxGrowth/MinPageSize, AllocPolicy{}))
+	require.False(t, p.Alloc.HasSpace(maxWanted/MinPageSize, AllocPolicy{}))
 	require.Empty(t, f.asked, "no growth that may not be needed")
+	size = p.Alloc.FileBytes()
+	require.NoError(t, p.Alloc.TrimFile(false))
+	require.Equal(t, size, p.Alloc.FileBytes(), "the next HasSpace would make it again")
+	require.NoError(t, p.Alloc.TrimFile(false))
+	require.Less(t, p.Alloc.FileBytes(), size, "no HasSpace since the last one")
 }
 
 // TestDeletesFillHolesBeforeTheyExceedMaxBytes: single deletes of random keys took a bounded file to

@@ -8,8 +8,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TrimFile truncates the file behind its last page. Unless exact, the reserve stays, and space for
-// some growth. Writer lock.
+// TrimFile truncates the file behind its last page. Unless exact, the reserve stays, space for some
+// growth, and what preallocate would make again for the next HasSpace call. Writer lock.
 func (a *Allocator) TrimFile(exact bool) error {
 	if !exact && a.Growth.grownTo != nil && len(a.Growth.grownTo) == 0 {
 		return nil // Growth is under way, for which commits would have to wait.
@@ -17,8 +17,9 @@ func (a *Allocator) TrimFile(exact bool) error {
 	a.Growth.EndPreallocation()
 	size := int64(a.space.end) * int64(a.pageSize)
 	if !exact {
-		size += int64(a.reservePages(0)) * int64(a.pageSize)
+		size += int64(a.reservePages(0))*int64(a.pageSize) + 2*a.Growth.wanted
 	}
+	a.Growth.wanted = 0
 	if !exact && a.Growth.length-size <= max(2*minGrowth, size/4) {
 		return nil
 	}
