@@ -236,7 +236,7 @@ func (s *syncer) groupEvent(g *group) func() {
 	if g.buffer == nil {
 		return nil
 	}
-	s.pool.skipZeroFill.Store(g.isLarge(s.opts.SegmentSize))
+	s.pool.unfilledSize.Store(g.unfilledSize())
 	commits, size := g.buffer.commits, int64(g.size)
 	s.lastGroupCommits = commits
 	if commits > 0 {

@@ -79,7 +79,8 @@ func Create(o Options, number uint64, follows uint32) (*Log, error) {
 	s.opts, s.state, s.appender, s.pool = &l.opts, &l.state, a, p
 	s.leadResigned.L = &s.mu
 	p.follows.Store(follows)
-	seg, err := p.newSegment(number, o.segmentFileSize(0), vfs.Excl)
+	size, fill := p.fileSize(0, 0)
+	seg, err := p.newSegment(number, size, fill, vfs.Excl)
 	if err != nil {
 		return nil, err
 	}
