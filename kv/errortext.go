@@ -18,13 +18,9 @@ var packages = []string{"kv", "cf", "ttl", "txn", "wal", "pager", "btree", "vfs"
 // sayings maps texts of errors of lower packages to the error of this package that they repeat.
 var sayings = func() map[string]string {
 	m := map[string]string{
-		"fate of the commit is unknown":                        words(ErrCommitUnknown),
-		"log failed earlier and takes no more writes":          words(ErrFailed),
-		"the file at this path is not the one that was opened": words(ErrFileReplaced),
-		"wrong magic": words(ErrNotDatabase),
-		"format version or required feature not known": words(ErrVersion),
-		"log is closed": words(ErrClosed),
-		"no space left": words(ErrNoSpace),
+		"fate of the commit is unknown":               words(ErrCommitUnknown),
+		"log failed earlier and takes no more writes": words(ErrFailed),
+		"log is closed":                               words(ErrClosed),
 	}
 	for _, k := range kinds {
 		m[words(k.to)] = words(k.to)

@@ -14,7 +14,7 @@ import (
 
 // Errors of files that are not damaged stores.
 var (
-	ErrNotStore = errors.New("pager: not a store: wrong magic")
+	ErrNotStore = errors.New("pager: not a store")
 	ErrVersion  = errors.New("pager: format version or required feature not known")
 )
 

@@ -138,7 +138,7 @@ func (r *backupRun) rememberOnly() error {
 		return err
 	}
 	if err := s.pg.CheckIdentity(); err != nil {
-		return s.fail(replaced(err))
+		return s.fail(err)
 	}
 	if err := s.checkpointer.overwriteMeta(r.capture); err != nil {
 		return s.fail(err)

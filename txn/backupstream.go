@@ -171,8 +171,8 @@ func openBackup(r io.Reader) (*backupReader, error) {
 			ErrVersion, d.name, v, backupVersion)
 	}
 	m, err := pager.DecodeMeta(h[backupHeader:])
-	if errors.Is(err, pager.ErrVersion) {
-		return nil, fmt.Errorf("%w: %s: %w", ErrVersion, d.name, err)
+	if errors.Is(err, ErrVersion) {
+		return nil, fmt.Errorf("%s: %w", d.name, err)
 	} else if err != nil {
 		return nil, d.corrupt(backupHeader, "meta page: %v", err)
 	}

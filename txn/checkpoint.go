@@ -245,7 +245,7 @@ func (k *checkpointer) write(c *checkpointState, observer pager.CheckpointObserv
 
 func (k *checkpointer) writePages(c *checkpointState, observer pager.CheckpointObserver) error {
 	if err := k.s.pg.CheckIdentity(); err != nil {
-		return k.s.fail(replaced(err))
+		return k.s.fail(err)
 	}
 	// The log up to the cut is closed and synced first: the old meta page must be able to replay
 	// all of it.

@@ -39,7 +39,7 @@ func (k *checkpointer) storeMark() error {
 		return nil
 	}
 	if err := k.s.pg.CheckIdentity(); err != nil {
-		return k.s.fail(replaced(err))
+		return k.s.fail(err)
 	}
 	if err := k.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
 		return k.s.fail(err)

@@ -139,12 +139,6 @@ func (s *Store) load(try int, created bool) (again bool, err error) {
 		ApplyDelta: tree.ApplyDelta,
 	})
 	if err != nil {
-		switch {
-		case errors.Is(err, pager.ErrNotStore):
-			return false, fmt.Errorf("%w: %s", ErrNotDB, s.path)
-		case errors.Is(err, pager.ErrVersion):
-			return false, fmt.Errorf("%w: %w", ErrVersion, err)
-		}
 		return false, err
 	}
 	s.pg, s.queue.undo = pg, &pg.Undo

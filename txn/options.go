@@ -39,10 +39,10 @@ var (
 	ErrNoSpace    = errors.New("txn: no space")
 	ErrFailed     = errors.New("txn: an earlier write failed; reopen the store")
 	ErrUnknown    = errors.New("txn: fate of the commit is unknown; reopen the store")
-	ErrReplaced   = errors.New("txn: file was replaced or removed while open")
+	ErrReplaced   = pager.ErrReplaced
 	ErrSavepoint  = errors.New("txn: savepoint has ended")
-	ErrNotDB      = errors.New("txn: not a store")
-	ErrVersion    = errors.New("txn: format version or feature not known")
+	ErrNotDB      = pager.ErrNotStore
+	ErrVersion    = pager.ErrVersion
 	ErrPageSize   = errors.New("txn: page size")
 	ErrNoTree     = errors.New("txn: no such tree")
 	ErrOrder      = tree.ErrOrder // keys of a bulk load that do not ascend

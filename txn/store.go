@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -199,7 +198,7 @@ func (s *Store) walOptions() wal.Options {
 		KeepFree: s.checkpointer.spareSegments, FirstSegmentBytes: s.o.LeastRoom,
 		FS: s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
 		Rand: s.o.Rand, Inline: s.o.Inline, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
-		CheckIdentity: func() error { return replaced(s.pg.CheckIdentity()) },
+		CheckIdentity: s.pg.CheckIdentity,
 		SyncRefs:      s.pg.SyncExtents, FreeSpace: s.checkpointer.makeLogSpace,
 	}
 }
@@ -213,7 +212,7 @@ func (s *Store) walOptions() wal.Options {
 // untouched until this function has overwritten it.
 func (s *Store) startLog() error {
 	if err := s.pg.CheckIdentity(); err != nil {
-		return s.fail(replaced(err))
+		return s.fail(err)
 	}
 	log, err := wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
 	if pager.NoSpace(err) && s.checkpointer.makeLogSpace() {
@@ -250,13 +249,6 @@ func (s *Store) beginIn(log *wal.Log) error {
 	}
 	log.SetFollows(uint32(s.durable))
 	return nil
-}
-
-func replaced(err error) error {
-	if errors.Is(err, pager.ErrReplaced) {
-		return fmt.Errorf("%w: %w", ErrReplaced, err)
-	}
-	return err
 }
 
 // Sync makes every commit so far durable, those with NoSync too.

@@ -12,7 +12,6 @@ import (
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
-	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -140,19 +139,8 @@ func openPager(ctx context.Context, path string, wait time.Duration) (*pager.Pag
 				return nil, metas, fmt.Errorf("open %s: %w", path, ctx.Err())
 			}
 		}
-		return pgr, metas, unopened(rawError(path, err), true)
+		return pgr, metas, unopened(openfs.OpenError(path, err), true)
 	}
-}
-
-// rawError gives an error of opening the main file below package kv the names of that package.
-func rawError(path string, err error) error {
-	switch {
-	case errors.Is(err, pager.ErrNotStore):
-		err = fmt.Errorf("%w: %w", kv.ErrNotDatabase, err)
-	case errors.Is(err, pager.ErrVersion):
-		err = fmt.Errorf("%w: %w", kv.ErrVersion, err)
-	}
-	return openfs.OpenError(path, err)
 }
 
 // newestMeta gives the valid meta page with the higher epoch; one of them is valid.

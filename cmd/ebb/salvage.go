@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/salvage"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
@@ -81,9 +82,9 @@ func (a *app) salvage(ctx context.Context, from, to string, o salvage.Options) (
 		case err == nil || errors.Is(err, fs.ErrExist):
 			return report, err
 		case report == nil:
-			return nil, rawError(from, err)
+			return nil, openfs.OpenError(from, err)
 		case pager.NoSpace(err):
-			return report, rawError(to, err)
+			return report, openfs.OpenError(to, err)
 		}
 		return report, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ebbkv/ebb/internal/live"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -65,7 +66,7 @@ which process has the store open. There are no counts of rows then.`,
 func (a *app) liveStats(path string) error {
 	s, err := live.Look(vfs.OS, vfs.Follow(path))
 	if err != nil {
-		return unopened(rawError(path, err), true)
+		return unopened(openfs.OpenError(path, err), true)
 	}
 	if a.json {
 		return a.printJSON(s)

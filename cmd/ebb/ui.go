@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ebbkv/ebb/cmd/ebb/internal/ui"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -44,7 +45,7 @@ func (a *app) ui(ctx context.Context, store, addr string) error {
 		err = raw.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("ui: %w", unopened(rawError(store, err), true))
+		return fmt.Errorf("ui: %w", unopened(openfs.OpenError(store, err), true))
 	}
 	listener, err := ui.Listen(addr)
 	if err != nil {
