@@ -25,25 +25,17 @@ const (
 // much of it is filled: small at first, whole segments soon. The log triples with each: the spare of
 // a small log is filled with zeros for nothing. What is not filled costs no writes, and is larger,
 // unless the log has a bound. The file has space for a record at least, and is a multiple of a page.
-func (p *segmentPool) fileSize(used, bound int64) (size, fill int64) {
+func (p *segmentPool) fileSize(used int64) (size, fill int64) {
 	fit := func(n int64) int64 {
 		return min(p.opts.SegmentSize, alignUp(max(p.opts.FirstSegmentBytes, n), pageUnit))
 	}
 	if size = fit(2 * used); size >= p.unfilledSize.Load() {
 		return size, size
 	}
-	if bound == 0 {
+	if p.bound.Load() == 0 {
 		size = fit(8 * used)
 	}
 	return size, firstRecord
-}
-
-// unfilledSize is the size below which a segment file need not be filled for groups of this size.
-func (g *group) unfilledSize() int64 {
-	if g.sync {
-		return int64(g.size) * fewGroups
-	}
-	return int64(g.size) * fewUnsyncedGroups
 }
 
 // zeroChunk is the number of bytes of a new segment that are filled and written back at once: a
@@ -59,15 +51,15 @@ const zeroPiece = 32 << 10
 // It drops the error: the next Append finds the lack of space again, and any other failure is
 // sticky.
 //
-// The goroutine checks needsSpare again: the log may have moved to the next segment meanwhile. A
-// spare behind that one would be early, and after RestartInPlace, which removes segments, it could
-// be all that a power cut leaves.
-func (p *segmentPool) prepareInBackground() {
+// The goroutine checks needsSpare again, unless early is set: the log may have moved to the next segment
+// meanwhile. A spare behind that one would be early, and after RestartInPlace, which removes segments, it
+// could be all that a power cut leaves.
+func (p *segmentPool) prepareInBackground(early bool) {
 	if !p.mu.TryLock() {
 		return // another goroutine prepares or retires segments
 	}
 	prepare := func() {
-		if p.appender.needsSpare() {
+		if early || p.appender.needsSpare() {
 			_ = p.prepare(p.bound.Load())
 		}
 		p.mu.Unlock()
@@ -107,7 +99,7 @@ func (p *segmentPool) prepare(most int64) error {
 	if ready {
 		return nil
 	}
-	size, fill := p.fileSize(used, most)
+	size, fill := p.fileSize(used)
 	var seg *segment
 	err := p.checkIdentity()
 	switch n := len(p.free); {

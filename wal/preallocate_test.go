@@ -262,11 +262,26 @@ func TestLatePrepareMakesNoSegment(t *testing.T) {
 		l.pool.preparing.Wait()
 		require.Nil(t, l.appender.spare)
 		bytes := l.Bytes()
-		l.pool.prepareInBackground()
+		l.pool.prepareInBackground(false)
 		l.pool.preparing.Wait()
 		require.Nil(t, l.appender.spare)
 		require.Equal(t, bytes, l.Bytes())
 		require.NoError(t, l.Close(false))
+	}
+}
+
+// TestPrepareEarlyIsPrepareWithinTheBound: what it has made Prepare finds, and a refusal is dropped.
+func TestPrepareEarlyIsPrepareWithinTheBound(t *testing.T) {
+	for _, bound := range []int64{0, MinSegmentSize} {
+		l := createTest(t, testOptions(vfs.NewMemory()))
+		l.SetBound(bound)
+		l.PrepareEarly()
+		require.Equal(t, bound == 0, l.appender.spare != nil)
+		require.NoError(t, l.Prepare())
+		require.EqualValues(t, 2*MinSegmentSize, l.Bytes())
+		_, err := l.Rotate()
+		require.NoError(t, err)
+		require.EqualValues(t, 2*MinSegmentSize, l.Bytes())
 	}
 }
 
