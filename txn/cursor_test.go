@@ -3,7 +3,9 @@ package txn
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand"
+	"slices"
 	"sort"
 	"testing"
 
@@ -37,14 +39,7 @@ func TestCursorKeepsItsPlaceByKey(t *testing.T) {
 		require.False(t, c.Next())
 		require.False(t, c.Prev())
 		at, on := "", false
-		sorted := func() []string {
-			var keys []string
-			for k := range rows {
-				keys = append(keys, k)
-			}
-			sort.Strings(keys)
-			return keys
-		}
+		sorted := func() []string { return slices.Sorted(maps.Keys(rows)) }
 		want := func(ok bool, keys []string, i int) {
 			t.Helper()
 			require.NoError(t, c.Err())

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -92,12 +93,7 @@ func tellRot(w io.Writer, r fuzz.RotReport) {
 			continue
 		}
 		fmt.Fprintf(w, "%s: main file of %d bytes, log of %d\n", name, s.MainBytes, s.LogBytes)
-		var hows []string
-		for how := range s.Damages {
-			hows = append(hows, how)
-		}
-		slices.Sort(hows)
-		for _, how := range hows {
+		for _, how := range slices.Sorted(maps.Keys(s.Damages)) {
 			fmt.Fprintf(w, "  %-6s %v\n", how, s.Damages[how])
 		}
 		fmt.Fprintf(

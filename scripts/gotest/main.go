@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,14 +127,14 @@ func run(barsFile string, tested selection, args []string) error {
 	trouble := test(dirs, args, results)
 
 	var passed, failed, skipped int
-	for _, name := range sortedNames(results) {
+	for _, name := range slices.Sorted(maps.Keys(results)) {
 		r := results[name]
 		passed, failed, skipped = passed+r.passed, failed+r.failed, skipped+r.skipped
 		if r.broken && r.failed == 0 {
 			failed++
 		}
 	}
-	for _, name := range sortedBars(bars) {
+	for _, name := range slices.Sorted(maps.Keys(bars)) {
 		ran := 0
 		if r := results[name]; r != nil {
 			ran = r.passed + r.failed
@@ -269,12 +270,7 @@ func keep(p *result, test, output string) {
 // show prints the output of what failed: the failed tests, those that never ended (after a panic),
 // and the package's own.
 func show(p *result) {
-	var names []string
-	for name := range p.names {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(p.names)) {
 		text := p.names[name].String()
 		if name != "" && !slices.Contains(p.failedTests, name) && strings.Contains(text, "--- SKIP") {
 			continue
@@ -304,22 +300,4 @@ func readBars(name string) (map[string]int, error) {
 		bars[fields[0]] = n
 	}
 	return bars, nil
-}
-
-func sortedNames(m map[string]*result) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-func sortedBars(m map[string]int) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

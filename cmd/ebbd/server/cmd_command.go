@@ -2,6 +2,7 @@ package server
 
 import (
 	_ "embed"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -32,12 +33,7 @@ var commandDocs = parseDocs(docsText)
 
 // commandNames returns the names of all commands, sorted.
 func commandNames() []string {
-	names := make([]string, 0, len(commands))
-	for name := range commands {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(commands))
 }
 
 func commandCommand(r *request) error {
