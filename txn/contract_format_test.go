@@ -257,7 +257,7 @@ func FuzzRedo(f *testing.F) {
 		})
 		require.NoError(t, s.Checkpoint(t.Context()))
 		commit := append(commitOne(), payload...)
-		read := newReplayer(s, emptyMeta(s))
+		read := newReplayer(s, emptyMeta(s), 1<<20)
 		for rest := payload; len(rest) > 0 && err == nil; {
 			var r redo
 			if r, rest, err = decodeRedo(rest); err == nil && r.isLogRef() {
@@ -268,7 +268,7 @@ func FuzzRedo(f *testing.F) {
 		if err == nil {
 			// Recovery reads the log without a writer first, which finds a value whose end is missing
 			// before it has space.
-			first := newReplayer(s, emptyMeta(s))
+			first := newReplayer(s, emptyMeta(s), 1<<20)
 			err = takeParts(first, commit, 65, 1000)
 		}
 		if err == nil {

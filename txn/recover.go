@@ -42,7 +42,7 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	if len(candidates) == 2 {
 		// Replay writes to pages that the newer state may use: after half a replay there is no way
 		// back to that state. So the whole log is verified first.
-		verified, err = s.readLog(candidates[0], newest, found, nil, nil)
+		verified, err = s.verifyLog(candidates[0], newest, found)
 		switch {
 		case corrupt(err):
 			reasons, candidates = append(reasons, err), candidates[1:]
@@ -50,6 +50,7 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 			return false, err
 		}
 		if err != nil || try > 0 {
+			verified.free()
 			verified = nil
 		}
 	}
@@ -159,6 +160,7 @@ func noLog(m, newest *pager.Meta, found *wal.ScanResult) bool {
 func (s *Store) recoverFrom(
 	m, newest *pager.Meta, two bool, found *wal.ScanResult, verified *replayer,
 ) (touched bool, err error) {
+	defer func() { verified.free() }()
 	if err := s.startFrom(m, newest, found); err != nil {
 		return false, err
 	}
@@ -181,7 +183,7 @@ func (s *Store) recoverFrom(
 	s.epoch = newest.Epoch + 2
 	s.recovery.Clean = false
 	if verified == nil {
-		if verified, err = s.readLog(m, newest, found, nil, nil); err != nil {
+		if verified, err = s.verifyLog(m, newest, found); err != nil {
 			return true, err
 		}
 	}
@@ -195,7 +197,7 @@ func (s *Store) recoverFrom(
 	if s.logOrder {
 		w.policy.Fit = pager.FitTightest // keeps long runs for large values
 	}
-	read, err := s.readLog(m, newest, found, verified, w)
+	read, err := s.applyLog(newest, found, verified, w)
 	if err == nil {
 		if mark, ok := markBehind(m, last, read.last.seq); ok {
 			read.last.mark = mark

@@ -48,23 +48,44 @@ type lostCommit struct {
 	err error
 }
 
-func newReplayer(s *Store, m *pager.Meta) *replayer {
-	return &replayer{s: s, meta: m, last: commitHead{seq: m.Seq, mark: m.ClockMark}}
+// newReplayer returns a replayer of the log after m, of at most logBytes. free frees its memory.
+func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
+	return &replayer{
+		s: s, meta: m, buffer: s.newReplayBuffer(logBytes), last: commitHead{seq: m.Seq, mark: m.ClockMark},
+	}
 }
 
-// readLog reads the log after m to its end. Without a writer it verifies the log and collects its
-// references. With one, after that, it applies the operations up to the verified end of the log.
-func (s *Store) readLog(
-	m, newest *pager.Meta, found *wal.ScanResult, verified *replayer, w *writer,
-) (p *replayer, err error) {
-	p = newReplayer(s, m)
-	if w != nil {
-		p.lost = verified.lost
-		p.applyWith(w, found.MaxBytes(wal.LSN(m.LogStart)))
+// verifyLog reads the log after m to its end, and collects its references, and its operations if the
+// buffer holds them all.
+func (s *Store) verifyLog(m, newest *pager.Meta, found *wal.ScanResult) (*replayer, error) {
+	size := found.MaxBytes(wal.LSN(m.LogStart))
+	p := newReplayer(s, m, size)
+	if size > int64(p.buffer.most) {
+		p.buffer.giveUp()
 	}
-	whole := false
+	return p, p.read(newest, found)
+}
+
+// applyLog applies the operations of a verified log with w, up to those that are in the buffer at
+// the end: finish applies them. It reads the log again if the buffer did not hold it.
+func (s *Store) applyLog(
+	newest *pager.Meta, found *wal.ScanResult, verified *replayer, w *writer,
+) (*replayer, error) {
+	if !verified.buffer.short {
+		verified.applyWith(w)
+		return verified, nil
+	}
+	p := newReplayer(s, verified.meta, found.MaxBytes(wal.LSN(verified.meta.LogStart)))
+	p.lost = verified.lost
+	p.applyWith(w)
+	return p, p.read(newest, found)
+}
+
+// read reads the log to its end. After an error, or a page fault in the map, the buffer is empty.
+func (p *replayer) read(newest *pager.Meta, found *wal.ScanResult) (err error) {
+	m, whole := p.meta, false
 	defer func() {
-		if !whole { // an error, or a page fault in the map: the caller does not get p
+		if !whole {
 			p.free()
 		}
 	}()
@@ -78,7 +99,7 @@ func (s *Store) readLog(
 			p.last.seq, newest.Seq)
 	}
 	whole = err == nil
-	return p, err
+	return err
 }
 
 // part reads the next part of a commit. Replay uses no clock.
@@ -103,8 +124,9 @@ func (p *replayer) part(c wal.Part) error {
 	}
 	if errors.Is(err, wal.ErrRefLost) {
 		p.lost, p.refs = lostCommit{c.Commit, err}, p.refs[:p.last.refs]
+		p.buffer.giveUp()
 	}
-	return p.badRecord(err)
+	return p.badRecord(p.lsn, err)
 }
 
 func (p *replayer) takePart(b []byte) (err error) {
@@ -126,19 +148,21 @@ func (p *replayer) takePart(b []byte) (err error) {
 
 // operation takes an operation, which raw encodes.
 func (p *replayer) operation(r redo, raw []byte) error {
-	switch {
-	case p.w != nil:
-		return p.addOp(r, raw)
-	case r.isLogRef():
-		return p.collectRef(r)
+	if err := p.valid(r, uint64(len(r.value))); err != nil {
+		return err
 	}
-	return nil
+	if p.w == nil && r.isLogRef() {
+		if err := p.collectRef(r); err != nil {
+			return err
+		}
+	}
+	return p.bufferOp(r, raw)
 }
 
-// badRecord adds the position in the log to the error of an operation that does not fit the state.
-func (p *replayer) badRecord(err error) error {
+// badRecord adds the position of a commit to the error of an operation that does not fit the state.
+func (p *replayer) badRecord(lsn wal.LSN, err error) error {
 	if errors.Is(err, errBadRedo) || isNoTree(err) {
-		return badfile.At(p.s.path+" (log)", int64(p.lsn), "record at LSN %d: %v", p.lsn, err)
+		return badfile.At(p.s.path+" (log)", int64(lsn), "record at LSN %d: %v", lsn, err)
 	}
 	return err
 }

@@ -7,93 +7,123 @@ import (
 	"github.com/ebbkv/ebb/internal/keyorder"
 	"github.com/ebbkv/ebb/internal/offheap"
 	"github.com/ebbkv/ebb/internal/prefetch"
+	"github.com/ebbkv/ebb/wal"
 )
 
-// replayBuffer buffers operations on single keys, to apply those of each tree in key order:
-// neighbouring rows share a page, which is then found and copied once. An operation on one key
-// depends on no other key, and those on one key keep their order. Operations of other kinds are
-// not buffered: they are applied after all earlier ones.
+// replayBuffer buffers the operations of the log, to apply those on single keys in the order of
+// their trees and keys: neighbouring rows share a page, which is then found and copied once. An
+// operation on one key depends on no other key, and those on one key keep their order. An operation
+// of another kind is applied after all earlier ones, and before all later ones.
 type replayBuffer struct {
-	ops   offheap.List[byte]    // encoded as in the redo
-	runs  map[TreeID]*replayRun // by tree
-	order []*replayRun          // by the first operation of each
-	cost  int                   // of all operations
-	most  int                   // bound on cost, unless one operation costs more
+	ops   offheap.List[byte] // encoded as in the redo
+	runs  []*replayRun       // in the order in which they are applied
+	open  map[TreeID]*replayRun
+	last  *replayRun // of the last operation on a key; may be nil
+	cost  int        // of all operations
+	most  int        // bound on cost, unless one operation costs more
+	short bool       // the verifying replayer has found more than the buffer may hold
 }
 
-// replayRun is the buffered operations of a tree.
+// replayRun is operations on single keys of a tree, or one operation of another kind.
 type replayRun struct {
 	id   TreeID
-	keys keyorder.Run // offsets in ops by key
+	lsn  wal.LSN      // of the commit of the first operation
+	keys keyorder.Run // offsets in ops by key; empty: the one operation is at the offset at
+	at   int
 }
 
 const (
-	// replayBufferBytes of operations repay to sort them: more rows share a leaf. The buffer is a
+	// replayBufferBytes hold a log of the default length, which is then read once. The buffer is a
 	// part of the cache, at most a replayBufferFraction of it.
-	replayBufferBytes    = 64 << 20
+	replayBufferBytes    = 128 << 20
 	replayBufferFraction = 3
+	// replayFrames bounds the frames of replay. Pages behind the cursor do not change again before
+	// the buffer is empty: the disk writes them while others are made.
+	replayFrames = 16 << 20
 	// opCost is the cost of an operation beside its bytes: its head, also while heads are sorted,
 	// and its offset.
 	opCost = 8 + 8 + 4
-	// runCost is the cost of a tree's first operation.
+	// runCost is the cost of a run.
 	runCost = 1 << 10
 )
 
-// applyWith makes p apply the log, of at most logBytes, with w. free frees the memory of the buffer.
-func (p *replayer) applyWith(w *writer, logBytes int64) {
-	o := &p.s.o
-	most := min(o.CacheBytes/replayBufferFraction, replayBufferBytes)
-	w.setFrames(o.CacheBytes - most)
-	if p.s.logOrder {
-		most = 0
+// newReplayBuffer returns the buffer for a log of at most logBytes.
+func (s *Store) newReplayBuffer(logBytes int64) replayBuffer {
+	b := replayBuffer{ops: offheap.List[byte]{Off: true}, open: map[TreeID]*replayRun{}}
+	if !s.logOrder {
+		b.most = int(min(s.o.CacheBytes/replayBufferFraction, replayBufferBytes))
 	}
-	p.w = w
-	p.buffer = replayBuffer{
-		ops: offheap.List[byte]{Off: true}, runs: map[TreeID]*replayRun{}, most: int(most),
-	}
-	p.buffer.ops.Room(int(min(most, logBytes)))
+	b.ops.Room(int(min(int64(b.most), logBytes))) // ops does not move: runs keep keys in it
+	return b
 }
 
-// free frees the memory of the buffer.
-func (p *replayer) free() { p.buffer.ops.Free() }
+// applyWith makes p apply operations with w. free frees the memory of the buffer.
+func (p *replayer) applyWith(w *writer) {
+	p.w = w
+	w.setFrames(min(p.s.o.CacheBytes-int64(p.buffer.most), replayFrames))
+}
 
-// addOp buffers an operation, or applies it at once. A transaction could have written it: the tree
-// is there, since all operations that create or drop one were applied.
-func (p *replayer) addOp(r redo, raw []byte) error {
-	if err := p.w.valid(r, uint64(len(r.value))); err != nil {
-		return err
+// free frees the memory of the buffer. It may be called again, and without a replayer.
+func (p *replayer) free() {
+	if p != nil {
+		p.buffer.ops.Free()
 	}
+}
+
+// bufferOp buffers an operation, which raw encodes. Of a full buffer the operations are applied
+// first; the verifying replayer gives the buffer up.
+func (p *replayer) bufferOp(r redo, raw []byte) error {
 	b := &p.buffer
-	if !r.isKeyOp() {
-		if err := p.applyBuffer(); err != nil {
-			return err
-		}
-		return p.applyNow(r)
+	run := b.last
+	if run == nil || run.id != r.id {
+		run = b.open[r.id]
 	}
 	cost := len(raw) + opCost
-	run := b.runs[r.id]
-	if run == nil {
-		if _, ok := p.w.trees.get(r.id); !ok {
-			return treeError(r.id)
-		}
+	if run == nil || !r.isKeyOp() {
 		cost += runCost
 	}
 	if b.cost > 0 && b.cost+cost > b.most {
-		if err := p.applyBuffer(); err != nil {
+		if p.w == nil {
+			b.giveUp()
+		} else if err := p.applyBuffer(); err != nil {
 			return err
 		}
 		run = nil
 	}
-	if run == nil {
-		run = &replayRun{id: r.id}
-		b.runs[r.id], b.order = run, append(b.order, run)
+	if b.short {
+		return nil
 	}
+	b.cost += cost
 	at := len(b.ops.All)
 	b.ops.Room(len(raw))
 	b.ops.All = append(b.ops.All, raw...)
-	b.cost += cost
-	run.keys.Add(b.key(uint32(at)), uint32(at))
+	if !r.isKeyOp() {
+		b.closeRuns()
+		b.runs = append(b.runs, &replayRun{id: r.id, lsn: p.lsn, at: at})
+		return nil
+	}
+	key := r.key
+	if run == nil {
+		run = &replayRun{id: r.id, lsn: p.lsn}
+		b.runs, b.open[r.id] = append(b.runs, run), run
+		key = b.key(uint32(at)) // the run keeps its first key
+	}
+	run.keys.Add(key, uint32(at))
+	b.last = run
 	return nil
+}
+
+// closeRuns makes later operations begin runs of their own.
+func (b *replayBuffer) closeRuns() {
+	clear(b.open)
+	b.last = nil
+}
+
+// giveUp drops the operations: the applying replayer reads the log again.
+func (b *replayBuffer) giveUp() {
+	b.ops.Free()
+	b.closeRuns()
+	b.runs, b.cost, b.short = nil, 0, true
 }
 
 // key is the key of the operation at an offset.
@@ -102,7 +132,45 @@ func (b *replayBuffer) key(at uint32) []byte {
 	return r.key
 }
 
-// applyNow applies an operation that is not buffered.
+// applyBuffer applies the buffered operations and empties the buffer.
+func (p *replayer) applyBuffer() error {
+	b := &p.buffer
+	for _, run := range b.runs {
+		if err := p.applyRun(run); err != nil {
+			return p.badRecord(run.lsn, err)
+		}
+	}
+	b.closeRuns()
+	b.ops.All, b.runs, b.cost = b.ops.All[:0], b.runs[:0], 0
+	return nil
+}
+
+// applyRun applies operations that a transaction could have written: the tree is there, since all
+// operations that create or drop one were applied.
+func (p *replayer) applyRun(run *replayRun) error {
+	if run.keys.Len() == 0 {
+		r, _, err := decodeRedo(p.buffer.ops.All[run.at:])
+		if err != nil {
+			return err
+		}
+		return p.applyNow(r)
+	}
+	if _, ok := p.w.trees.get(run.id); !ok {
+		return treeError(run.id)
+	}
+	var places offheap.List[uint32]
+	run.keys.Places(&places, p.buffer.key)
+	for at := 0; at < len(places.All); {
+		n, err := p.applySome(run.id, places.All[at:])
+		if err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
+}
+
+// applyNow applies an operation that is not on a single key.
 func (p *replayer) applyNow(r redo) error {
 	if err := p.w.spill(); err != nil {
 		return err
@@ -123,26 +191,6 @@ func (w *writer) emptyTrash() error {
 			return err
 		}
 	}
-}
-
-// applyBuffer applies the buffered operations and empties the buffer.
-func (p *replayer) applyBuffer() error {
-	b := &p.buffer
-	var places offheap.List[uint32]
-	for _, run := range b.order {
-		places.All = places.All[:0]
-		run.keys.Places(&places, b.key)
-		for at := 0; at < len(places.All); {
-			n, err := p.applySome(run.id, places.All[at:])
-			if err != nil {
-				return err
-			}
-			at += n
-		}
-	}
-	b.ops.All, b.cost, b.order = b.ops.All[:0], 0, b.order[:0]
-	clear(b.runs)
-	return nil
 }
 
 // prefetchOpBytes is the prefetched part of an operation, which is at a random place of the buffer:
@@ -191,14 +239,15 @@ func (p *replayer) finish() error {
 
 // valid verifies that a transaction could have changed such a tree, and such a row of it with a
 // value of size bytes.
-func (w *writer) valid(r redo, size uint64) error {
+func (p *replayer) valid(r redo, size uint64) error {
+	pageSize := int(p.meta.PageSize)
 	if r.id >= trashBit || r.id == 0 {
 		return fmt.Errorf("%w: tree %d", errBadRedo, r.id)
 	}
-	if r.isKeyOp() && (len(r.key) == 0 || len(r.key) > tree.MaxKey(w.PageSize()) || size > tree.MaxValue) {
+	if r.isKeyOp() && (len(r.key) == 0 || len(r.key) > tree.MaxKey(pageSize) || size > tree.MaxValue) {
 		return fmt.Errorf("%w: key of %d bytes, value of %d", errBadRedo, len(r.key), size)
 	}
-	if r.op == opPutNamed && r.size <= tree.MaxInline(w.PageSize(), len(r.key)) {
+	if r.op == opPutNamed && r.size <= tree.MaxInline(pageSize, len(r.key)) {
 		return fmt.Errorf("%w: a named value of %d bytes", errBadRedo, r.size)
 	}
 	return nil

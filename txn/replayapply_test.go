@@ -22,8 +22,8 @@ import (
 func replayAll(s *Store, most int, payloads ...[]byte) error {
 	s.w.begin()
 	s.w.noLog = true
-	p := newReplayer(s, emptyMeta(s))
-	p.applyWith(&s.w, int64(most))
+	p := newReplayer(s, emptyMeta(s), 1<<20)
+	p.applyWith(&s.w)
 	defer p.free()
 	p.buffer.most = most
 	for i, payload := range payloads {
@@ -185,8 +185,8 @@ func TestReplayBufferIsBounded(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	s.w.begin()
 	s.w.noLog = true
-	p := newReplayer(s, emptyMeta(s))
-	p.applyWith(&s.w, 1<<20)
+	p := newReplayer(s, emptyMeta(s), 1<<20)
+	p.applyWith(&s.w)
 	p.buffer.most = 10_000
 	payload := commitOne()
 	for i := range 1000 {

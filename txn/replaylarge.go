@@ -32,10 +32,13 @@ func (p *replayer) beginLarge(b []byte) (begun bool, err error) {
 	}
 	p.large = &large{redo: r, size: size, left: size}
 	p.large.key = bytes.Clone(r.key)
-	if p.w != nil { // the page size, which bounds keys, may not be known without
-		if err := p.startValue(); err != nil {
-			return true, err
-		}
+	if err := p.valid(r, size); err != nil {
+		return true, err
+	}
+	if p.w == nil {
+		p.buffer.giveUp()
+	} else if err := p.startValue(); err != nil {
+		return true, err
 	}
 	_, err = p.takeValue(value)
 	p.keep(nil)
@@ -44,9 +47,6 @@ func (p *replayer) beginLarge(b []byte) (begun bool, err error) {
 
 // startValue allocates the extent of the value.
 func (p *replayer) startValue() (err error) {
-	if err := p.w.valid(p.large.redo, p.large.size); err != nil {
-		return err
-	}
 	if err := p.applyBuffer(); err != nil {
 		return err
 	}

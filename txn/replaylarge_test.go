@@ -104,7 +104,7 @@ func TestLargeValueWithoutItsEndIsDamage(t *testing.T) {
 	} {
 		s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 		before := s.pg.Alloc.FileBytes()
-		err := takeParts(newReplayer(s, emptyMeta(s)), payload, 100, 1000)
+		err := takeParts(newReplayer(s, emptyMeta(s), 1<<20), payload, 100, 1000)
 		require.ErrorIs(t, err, badfile.ErrCorrupt, name)
 		err = replayAll(s, 100, payload)
 		require.ErrorIs(t, err, badfile.ErrCorrupt, name)
@@ -144,16 +144,16 @@ func TestCommitWithLostLeavesIsNotApplied(t *testing.T) {
 			}
 			return err
 		}
-		p := newReplayer(s, emptyMeta(s))
+		p := newReplayer(s, emptyMeta(s), 1<<20)
 		require.ErrorIs(t, read(p), wal.ErrRefLost)
 		require.EqualValues(t, 1, p.last.seq)
 		require.EqualValues(t, 7, p.last.mark)
 		require.Empty(t, p.refs)
-		again := newReplayer(s, emptyMeta(s))
+		again := newReplayer(s, emptyMeta(s), 1<<20)
 		again.lost = p.lost
 		s.w.begin()
 		s.w.noLog = true
-		again.applyWith(&s.w, 1<<20)
+		again.applyWith(&s.w)
 		require.ErrorIs(t, read(again), wal.ErrRefLost)
 		require.NoError(t, again.finish())
 		s.w.publishMaintenance()

@@ -172,7 +172,7 @@ func (w *writer) spill() error {
 		return true
 	})
 	w.spilled = ids
-	share := w.s.o.CacheBytes / 8
+	share := w.mostFrames / 8
 	if int64(len(ids))*int64(w.PageSize()) < share {
 		w.spillOver = w.s.pg.Pool.FrameBytes() + share // the frames are not this transaction's
 		return nil
