@@ -39,7 +39,7 @@ const (
 	replayBufferFraction = 3
 	// replayFrames bounds the frames of replay. Pages behind the cursor do not change again before
 	// the buffer is empty: the disk writes them while others are made.
-	replayFrames = 16 << 20
+	replayFrames = 4 << 20
 	// opCost is the cost of an operation beside its bytes: its head, also while heads are sorted,
 	// and its offset.
 	opCost = 8 + 8 + 4
@@ -204,12 +204,13 @@ func (p *replayer) applySome(id TreeID, places []uint32) (n int, err error) {
 		return 0, err
 	}
 	ops := p.buffer.ops.All
-	for _, at := range places[min(ApplyRows, len(places)):min(2*ApplyRows, len(places))] {
-		prefetch.Bytes(ops[at:min(int(at)+prefetchOpBytes, len(ops))])
-	}
 	var buf [ApplyRows]Change
 	changes := buf[:0]
-	for _, at := range places[:min(ApplyRows, len(places))] {
+	for i, at := range places[:min(ApplyRows, len(places))] {
+		if ahead := i + ApplyRows; ahead < len(places) {
+			next := int(places[ahead])
+			prefetch.Bytes(ops[next:min(next+prefetchOpBytes, len(ops))])
+		}
 		r, _, err := decodeRedo(ops[at:])
 		if err != nil {
 			return 0, err
