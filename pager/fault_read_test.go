@@ -110,7 +110,8 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 
 	id, _, err := p.New(7, AllocPolicy{})
 	require.NoError(t, err)
-	require.NoError(t, p.Spill([]Pgid{id}))
+	require.NoError(t, p.WriteEarly([]Pgid{id}))
+	p.FreeFrames([]Pgid{id})
 	f.read = errBroken
 	// it was written early, and is needed again
 	_, err = p.Frame(Ref{id, base + 1}, p.Reader.View(base, Newest))

@@ -182,7 +182,8 @@ func TestPageVerifiedDuringAFailedSyncIsVerifiedAgain(t *testing.T) {
 			b := bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}
 			p := b.newPager(t, MinPageSize)
 			ref := newPage(t, p, 1)
-			require.NoError(t, p.Spill([]Pgid{ref.Pgid})) // It is in the page cache, and not durable.
+			require.NoError(t, p.WriteEarly([]Pgid{ref.Pgid}))
+			p.FreeFrames([]Pgid{ref.Pgid}) // It is in the page cache, and not durable.
 			p.verified.remove(ref.Pgid)
 			f := &syncFile{File: p.file, err: errBroken}
 			p.file = f

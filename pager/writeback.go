@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"unsafe"
-
-	"github.com/ebbkv/ebb/internal/invariant"
 )
 
 func putU64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
@@ -91,11 +89,11 @@ type CheckpointObserver interface {
 }
 
 // flusher writes pages of the buffer pool to the file, for a checkpoint or early. A checkpoint and
-// Spill may run at the same time.
+// WriteEarly may run at the same time.
 type flusher struct {
 	*mainFile
 	pool     *BufferPool
-	spilling []byte // reused buffer of Spill; writer lock
+	spilling []byte // reused buffer of WriteEarly
 }
 
 // Write writes the captured pages into their free space and syncs the file. It takes no lock.
@@ -275,14 +273,11 @@ func (f *mainFile) startWriteBack(off, n int64) error {
 	return nil
 }
 
-// Spill writes pages of the open transaction before its commit, into their free space, starts their
-// write-back, and frees their frames. There is at least one page; they need not be in order. Writer
-// lock.
-func (p *Pager) Spill(ids []Pgid) error {
+// WriteEarly writes pages of the open transaction before its commit, into their free space, and
+// starts their write-back. There is at least one page; they need not be in order. They do not change
+// before it returns. Not concurrent with itself.
+func (p *Pager) WriteEarly(ids []Pgid) error {
 	slices.Sort(ids)
-	if i := slices.IndexFunc(ids, p.Alloc.IsReusable); invariant.On && i >= 0 {
-		invariant.Fail("pager: page %d is spilled over the last durable state", ids[i])
-	}
 	p.spilling = p.staging(p.spilling, len(ids))
 	if err := p.writePages(ids, nil, p.spilling, func() {}); err != nil {
 		return err
@@ -294,11 +289,15 @@ func (p *Pager) Spill(ids []Pgid) error {
 		}
 		ids = ids[n:]
 	}
+	return nil
+}
+
+// FreeFrames frees the frames of pages that WriteEarly has written. Writer lock.
+func (p *Pager) FreeFrames(ids []Pgid) {
 	for _, id := range ids {
 		p.Reader.forget(id)
 		p.Pool.freeFrame(p.Pool.table.slot(id))
 	}
-	return nil
 }
 
 // WriteMeta makes m the newest durable state: it overwrites the older meta page and syncs it. The

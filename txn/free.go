@@ -32,7 +32,8 @@ func (h *pageWriter) free(ref pager.Ref, n uint32) error {
 		return badfile.Page(h.s.path, uint64(ref.Pgid), -1,
 			"freed as a page of epoch %d, and it has been born again", ref.Epoch)
 	}
-	if owner == h.owner && n == 1 && !h.saved {
+	written := owner > h.firstOwner && owner <= h.w.spilledOwner
+	if (owner == h.owner || written) && n == 1 && !h.saved {
 		h.s.pg.Pool.SetOwner(ref.Pgid, 0)
 		h.spare = append(h.spare, ref.Pgid)
 		return nil

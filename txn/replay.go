@@ -20,11 +20,12 @@ var errBadRedo = errors.New("redo does not decode")
 // extent part by part.
 type replayer struct {
 	redoReader
-	s      *Store
-	meta   *pager.Meta
-	w      *writer // nil: the replayer only verifies the log
-	buffer replayBuffer
-	large  *large // incomplete large value; nil: none
+	s        *Store
+	meta     *pager.Meta
+	w        *writer // nil: the replayer only verifies the log
+	buffer   replayBuffer
+	spilling replaySpill
+	large    *large // incomplete large value; nil: none
 
 	refs   []extentPlace // of all operations; without a writer
 	leaves uint64        // leaves that records reference, so far

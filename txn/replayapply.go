@@ -66,6 +66,7 @@ func (p *replayer) applyWith(w *writer) {
 // free frees the memory of the buffer. It may be called again, and without a replayer.
 func (p *replayer) free() {
 	if p != nil {
+		_ = p.endSpill() // after another error
 		p.buffer.ops.Free()
 	}
 }
@@ -172,7 +173,7 @@ func (p *replayer) applyRun(run *replayRun) error {
 
 // applyNow applies an operation that is not on a single key.
 func (p *replayer) applyNow(r redo) error {
-	if err := p.w.spill(); err != nil {
+	if err := p.spill(); err != nil {
 		return err
 	}
 	err := p.w.apply(r)
@@ -200,7 +201,7 @@ const prefetchOpBytes = 192
 // applySome applies operations of a tree from the first place on, puts and deletes together, and
 // returns their number.
 func (p *replayer) applySome(id TreeID, places []uint32) (n int, err error) {
-	if err := p.w.spill(); err != nil {
+	if err := p.spill(); err != nil {
 		return 0, err
 	}
 	ops := p.buffer.ops.All
@@ -229,7 +230,11 @@ func (p *replayer) applySome(id TreeID, places []uint32) (n int, err error) {
 // finish applies the rest of the buffer, and makes the last commit the newest version.
 func (p *replayer) finish() error {
 	defer p.free()
-	if err := p.applyBuffer(); err != nil {
+	err := p.applyBuffer()
+	if err == nil {
+		err = p.endSpill()
+	}
+	if err != nil {
 		return err
 	}
 	h := *p.s.head // not visible yet: the store is being opened

@@ -53,7 +53,7 @@ func (p *replayer) startValue() (err error) {
 	if _, ok := p.w.trees.get(p.large.id); !ok {
 		return treeError(p.large.id)
 	}
-	if err := p.w.spill(); err != nil {
+	if err := p.spill(); err != nil {
 		return err
 	}
 	p.large.to, err = p.w.startExtent(int(p.large.size))

@@ -35,7 +35,8 @@ type writer struct {
 	noLog   bool // nothing is logged
 	// spillOver is the size of frames above which pages are spilled, mostFrames its lower bound.
 	spillOver, mostFrames int64
-	spilled               []pager.Pgid // buffer of spill
+	spilled               []pager.Pgid // buffer of pagesToSpill
+	spilledOwner          uint64       // pages up to this owner are written: see replaySpill
 
 	parallel   *parallelApplier // reused like the writer; nil before the first use
 	submitted  submittedLog
@@ -65,7 +66,7 @@ type insertCursor struct {
 func (w *writer) begin() {
 	s := w.s
 	s.serial += 2
-	w.owner, w.firstOwner = s.serial, s.serial-1
+	w.owner, w.firstOwner, w.spilledOwner = s.serial, s.serial-1, 0
 	w.View = s.pg.Reader.View(s.head.base, pager.Newest)
 	w.trees = s.head.trees.copy(w.trees.small[:0])
 	w.allocated.reset()
@@ -157,12 +158,35 @@ const logRefFraction = 16
 func (s *Store) logRefFrom() int { return int(max(s.segment/logRefFraction, int64(s.pg.PageSize()))) }
 
 // spill writes the transaction's pages to the file and frees their frames, if frames are short. The
-// caller holds no page: it is between operations. A search for pages to spill visits all allocated
-// ones: before the next search, frames have to grow by a share of the cache.
+// caller holds no page: it is between operations.
 func (w *writer) spill() error {
-	if w.s.pg.Pool.FrameBytes() <= w.spillOver || w.s.o.ReadOnly {
+	if !w.shortOfFrames() {
 		return nil
 	}
+	ids := w.pagesToSpill()
+	if len(ids) == 0 {
+		return nil
+	}
+	w.mods++
+	if err := w.s.pg.WriteEarly(ids); err != nil {
+		return w.s.dataError(err)
+	}
+	w.s.pg.FreeFrames(ids)
+	w.spillOver = max(w.mostFrames, w.s.pg.Pool.FrameBytes()+w.spillShare())
+	return nil
+}
+
+func (w *writer) shortOfFrames() bool {
+	return w.s.pg.Pool.FrameBytes() > w.spillOver && !w.s.o.ReadOnly
+}
+
+// spillShare is the bytes of pages that repay a search for pages to spill, which visits all
+// allocated ones.
+func (w *writer) spillShare() int64 { return w.mostFrames / 8 }
+
+// pagesToSpill returns the transaction's pages with frames, valid until the next call, or none if
+// they are few: before the next search, frames have to grow by a share.
+func (w *writer) pagesToSpill() []pager.Pgid {
 	ids := w.spilled[:0]
 	w.allocated.each(0, func(r pageRun) bool {
 		if pg := w.s.pg; r.n == 1 && pg.Pool.Owner(r.id) >= w.firstOwner &&
@@ -172,15 +196,12 @@ func (w *writer) spill() error {
 		return true
 	})
 	w.spilled = ids
-	share := w.mostFrames / 8
-	if int64(len(ids))*int64(w.PageSize()) < share {
-		w.spillOver = w.s.pg.Pool.FrameBytes() + share // the frames are not this transaction's
+	if int64(len(ids))*int64(w.PageSize()) < w.spillShare() {
+		// The frames are not this transaction's.
+		w.spillOver = w.s.pg.Pool.FrameBytes() + w.spillShare()
 		return nil
 	}
-	w.mods++
-	err := w.s.dataError(w.s.pg.Spill(ids))
-	w.spillOver = max(w.mostFrames, w.s.pg.Pool.FrameBytes()+share)
-	return err
+	return ids
 }
 
 // rollback frees every page that the transaction allocated. If its record was submitted, the caller
