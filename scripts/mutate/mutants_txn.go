@@ -106,7 +106,17 @@ var storeMutants = []mutant{
 	{"replay", "places_of_a_commit_that_is_not_there_are_claimed", "txn/replay.go",
 		`lostCommit{c.Commit, err}, p.refs[:p.last.refs]`, `lostCommit{c.Commit, err}, p.refs`},
 	{"replay", "a_second_read_goes_on_behind_the_end_of_the_log", "txn/replay.go",
-		`		p.lost = verified.lost`, `		_ = verified.lost`},
+		`	p.lost = verified.lost`, `	_ = verified.lost`},
+	{"replay", "operations_of_a_commit_that_is_not_there_are_applied", "txn/replay.go",
+		`		p.buffer.giveUp()
+	}
+	return p.badRecord`, `	}
+	return p.badRecord`},
+	{"replay", "pages_change_while_replay_writes_them", "txn/replayspill.go",
+		`	w.owner = s.serial
+`, ``},
+	{"room", "pages_that_replay_wrote_are_not_reused", "txn/free.go",
+		`(owner == h.owner || written)`, `(owner == h.owner || written && false)`},
 	{"replay", "an_operation_that_goes_on_in_the_next_part_is_lost", "txn/redoread.go",
 		`append(d.carry[:0], rest...)`, `d.carry[:0]`},
 	{"replay", "what_follows_an_operation_of_two_parts_is_lost", "txn/redoread.go", `		b = rest
@@ -124,15 +134,14 @@ var storeMutants = []mutant{
 	{"order", "a_large_value_passes_what_came_before_it", "txn/replaylarge.go",
 		`	if err := p.applyBuffer(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"order", "operations_of_other_kinds_pass_those_on_keys", "txn/replayapply.go",
-		`		if err := p.applyBuffer(); err != nil {
-			return err
-		}
-		return p.applyNow(r)`, `		return p.applyNow(r)`},
+		`		b.closeRuns()
+		b.runs = append`, `		b.runs = append`},
 	{"room", "what_a_buffer_costs_is_not_counted", "txn/replayapply.go", `	b.cost += cost
 `, `	b.cost = cost
 `},
-	{"replay", "a_run_goes_on_in_the_next_buffer", "txn/replayapply.go", `	clear(b.runs)
-`, ``},
+	{"replay", "a_run_goes_on_in_the_next_buffer", "txn/replayapply.go",
+		`	b.closeRuns()
+	b.ops.All, b.runs, b.cost`, `	b.ops.All, b.runs, b.cost`},
 	{"replay", "a_named_value_is_put_without_it", "txn/replayapply.go",
 		`		if r.op == opSetTag || r.op == opPutNamed {`, `		if r.op == opSetTag {`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `		err = p.w.emptyTrash()`,
