@@ -42,7 +42,7 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	if len(candidates) == 2 {
 		// Replay writes to pages that the newer state may use: after half a replay there is no way
 		// back to that state. So the whole log is verified first.
-		verified, err = s.verifyLog(candidates[0], newest, found)
+		verified, err = verifyLog(s, candidates[0], newest, found)
 		switch {
 		case corrupt(err):
 			reasons, candidates = append(reasons, err), candidates[1:]
@@ -183,7 +183,7 @@ func (s *Store) recoverFrom(
 	s.epoch = newest.Epoch + 2
 	s.recovery.Clean = false
 	if verified == nil {
-		if verified, err = s.verifyLog(m, newest, found); err != nil {
+		if verified, err = verifyLog(s, m, newest, found); err != nil {
 			return true, err
 		}
 	}

@@ -52,13 +52,13 @@ type lostCommit struct {
 // newReplayer returns a replayer of the log after m, of at most logBytes. free frees its memory.
 func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 	return &replayer{
-		s: s, meta: m, buffer: s.newReplayBuffer(logBytes), last: commitHead{seq: m.Seq, mark: m.ClockMark},
+		s: s, meta: m, buffer: newReplayBuffer(s, logBytes), last: commitHead{seq: m.Seq, mark: m.ClockMark},
 	}
 }
 
 // verifyLog reads the log after m to its end, and collects its references, and its operations if the
 // buffer holds them all.
-func (s *Store) verifyLog(m, newest *pager.Meta, found *wal.ScanResult) (*replayer, error) {
+func verifyLog(s *Store, m, newest *pager.Meta, found *wal.ScanResult) (*replayer, error) {
 	size := found.MaxBytes(wal.LSN(m.LogStart))
 	p := newReplayer(s, m, size)
 	if size > int64(p.buffer.most) {

@@ -48,7 +48,7 @@ const (
 )
 
 // newReplayBuffer returns the buffer for a log of at most logBytes.
-func (s *Store) newReplayBuffer(logBytes int64) replayBuffer {
+func newReplayBuffer(s *Store, logBytes int64) replayBuffer {
 	b := replayBuffer{ops: offheap.List[byte]{Off: true}, open: map[TreeID]*replayRun{}}
 	if !s.logOrder {
 		b.most = int(min(s.o.CacheBytes/replayBufferFraction, replayBufferBytes))

@@ -21,13 +21,13 @@ func (p *replayer) spill() error {
 	if s.logOrder {
 		return w.spill()
 	}
-	if !w.shortOfFrames() {
+	if !framesAreShort(w) {
 		return nil
 	}
 	if err := p.endSpill(); err != nil {
 		return err
 	}
-	ids := w.pagesToSpill()
+	ids := pagesToSpill(w)
 	if len(ids) == 0 {
 		return nil
 	}

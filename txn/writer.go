@@ -160,10 +160,10 @@ func (s *Store) logRefFrom() int { return int(max(s.segment/logRefFraction, int6
 // spill writes the transaction's pages to the file and frees their frames, if frames are short. The
 // caller holds no page: it is between operations.
 func (w *writer) spill() error {
-	if !w.shortOfFrames() {
+	if !framesAreShort(w) {
 		return nil
 	}
-	ids := w.pagesToSpill()
+	ids := pagesToSpill(w)
 	if len(ids) == 0 {
 		return nil
 	}
@@ -172,21 +172,21 @@ func (w *writer) spill() error {
 		return w.s.dataError(err)
 	}
 	w.s.pg.FreeFrames(ids)
-	w.spillOver = max(w.mostFrames, w.s.pg.Pool.FrameBytes()+w.spillShare())
+	w.spillOver = max(w.mostFrames, w.s.pg.Pool.FrameBytes()+w.mostFrames/spillFraction)
 	return nil
 }
 
-func (w *writer) shortOfFrames() bool {
+// spillFraction: so many bytes of frames, as a fraction of mostFrames, repay a search for pages to
+// spill, which visits all allocated ones.
+const spillFraction = 8
+
+func framesAreShort(w *writer) bool {
 	return w.s.pg.Pool.FrameBytes() > w.spillOver && !w.s.o.ReadOnly
 }
 
-// spillShare is the bytes of pages that repay a search for pages to spill, which visits all
-// allocated ones.
-func (w *writer) spillShare() int64 { return w.mostFrames / 8 }
-
 // pagesToSpill returns the transaction's pages with frames, valid until the next call, or none if
-// they are few: before the next search, frames have to grow by a share.
-func (w *writer) pagesToSpill() []pager.Pgid {
+// they are few: before the next search frames have to grow.
+func pagesToSpill(w *writer) []pager.Pgid {
 	ids := w.spilled[:0]
 	w.allocated.each(0, func(r pageRun) bool {
 		if pg := w.s.pg; r.n == 1 && pg.Pool.Owner(r.id) >= w.firstOwner &&
@@ -196,9 +196,9 @@ func (w *writer) pagesToSpill() []pager.Pgid {
 		return true
 	})
 	w.spilled = ids
-	if int64(len(ids))*int64(w.PageSize()) < w.spillShare() {
-		// The frames are not this transaction's.
-		w.spillOver = w.s.pg.Pool.FrameBytes() + w.spillShare()
+	share := w.mostFrames / spillFraction
+	if int64(len(ids))*int64(w.PageSize()) < share {
+		w.spillOver = w.s.pg.Pool.FrameBytes() + share // the frames are not this transaction's
 		return nil
 	}
 	return ids
