@@ -72,7 +72,8 @@ var (
 
 // Errors of the file.
 var (
-	// ErrNotDatabase is returned by Open for a file that is not a store. The file is unchanged.
+	// ErrNotDatabase is returned by Open for a file that is not a store, such as a backup (see Restore).
+	// The file is unchanged.
 	ErrNotDatabase = errors.New("kv: not an Ebb store")
 	// ErrVersion is returned for an unknown version or feature of the format. The file is unchanged.
 	ErrVersion = errors.New("kv: unknown format version or feature")
