@@ -11,9 +11,9 @@ import (
 
 var errBadRedo = errors.New("redo does not decode")
 
-// A replayer reads the commits of the log, part by part. Without a writer it verifies the log; with
-// one it applies the operations to the state that the writer began from. No state becomes visible
-// before all are applied.
+// A replayer reads the commits of the log, part by part. Without a writer it verifies the log, and
+// buffers the operations as long as they fit; with one it applies them to the state that the writer
+// began from. No state becomes visible before all are applied.
 //
 // Its memory is bounded, whatever the commits contain: the operations of a buffer, and one that is
 // split between parts. A value above largeValue is not buffered: the replayer writes it to its
