@@ -64,7 +64,7 @@ func largePut(name string, f Fixture) Workload {
 func largeGet(name, how string, unit Unit, opsPerMillion int, f Fixture) Workload {
 	w := Workload{
 		Name: name, About: fmt.Sprintf("gets of values of %d KiB, %s, in one transaction", f.Value>>10, how),
-		Unit: unit, Goal: 1, Fixture: f,
+		Unit: unit, Goal: 1, Fixture: f, Big: true,
 		Run: func(r *Run) error {
 			rng, n, perMillion := rand.New(rand.NewPCG(9, 9)), r.rows(), opsPerMillion
 			if unit == PerSecond && r.Engine.Copies {

@@ -24,7 +24,7 @@ var sessions = []Workload{{
 	Name: "sessions",
 	About: "durable puts of sessions of 300 bytes that live 5 to 45 s, and as many gets, by 16 " +
 		"goroutines, with a purge each 2 s, for 50 s at 100,000 rows",
-	Unit: PerSecond, Durable: true, Clients: sessionClients, WatchDisk: true,
+	Unit: PerSecond, Durable: true, Clients: sessionClients, WatchDisk: true, Big: true,
 	Fixture: Fixture{TTL: true}, Needs: purges, Run: runSessions,
 }}
 

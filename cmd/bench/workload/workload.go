@@ -55,7 +55,7 @@ type Workload struct {
 	Needs     func(engine.Engine) bool
 	Run       func(*Run) error
 	Limit     func(*Run) error // the same job without a store; nil: there is no such thing
-	Big       bool             // much more data: only when asked for
+	Big       bool             // more data, or more than half a minute: only when asked for
 	Memory    int64            // bytes that the process may use, in a control group of its own; 0: no limit
 }
 
