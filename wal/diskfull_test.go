@@ -82,9 +82,7 @@ func TestRestartWaitsForTheLeader(t *testing.T) {
 // TestRestartThatFailsIsFinal: the disk may hold any part of the header.
 func TestRestartThatFailsIsFinal(t *testing.T) {
 	d := newDisk(t, 0)
-	o := testOptions(d)
-	o.SegmentSize = 64 << 10 // with room for another group: no segment is prepared
-	l := createTest(t, o)
+	l := createTest(t, testOptions(d))
 	l.commit("a", true)
 	number := l.appender.live[0].number
 	d.hook = func(op, _ string, n int) (int, error) {

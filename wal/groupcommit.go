@@ -236,11 +236,7 @@ func (s *syncer) groupEvent(g *group) func() {
 	if g.buffer == nil {
 		return nil
 	}
-	few := int64(fewUnsyncedGroups)
-	if g.sync {
-		few = fewGroups
-	}
-	s.pool.unfilledSize.Store(few * int64(g.size))
+	s.pool.skipZeroFill.Store(g.isLarge(s.opts.SegmentSize))
 	commits, size := g.buffer.commits, int64(g.size)
 	s.lastGroupCommits = commits
 	if commits > 0 {
@@ -308,7 +304,7 @@ func (s *syncer) resignLead() {
 	s.handOffLead()
 	s.mu.Unlock()
 	if s.appender.needsSpare() && s.state.err() == nil {
-		s.pool.prepareInBackground(false)
+		s.pool.prepareInBackground()
 	}
 }
 
