@@ -59,11 +59,7 @@ func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 // verifyLog reads the log after m to its end, and collects its references, and its operations if the
 // buffer holds them all.
 func verifyLog(s *Store, m, newest *pager.Meta, found *wal.ScanResult) (*replayer, error) {
-	size := found.MaxBytes(wal.LSN(m.LogStart))
-	p := newReplayer(s, m, size)
-	if size > int64(p.buffer.most) {
-		p.buffer.giveUp()
-	}
+	p := newReplayer(s, m, found.MaxBytes(wal.LSN(m.LogStart)))
 	return p, p.read(newest, found)
 }
 
@@ -72,7 +68,7 @@ func verifyLog(s *Store, m, newest *pager.Meta, found *wal.ScanResult) (*replaye
 func (s *Store) applyLog(
 	newest *pager.Meta, found *wal.ScanResult, verified *replayer, w *writer,
 ) (*replayer, error) {
-	if !verified.buffer.short {
+	if !verified.buffer.overflowed {
 		verified.applyWith(w)
 		return verified, nil
 	}
@@ -125,7 +121,7 @@ func (p *replayer) part(c wal.Part) error {
 	}
 	if errors.Is(err, wal.ErrRefLost) {
 		p.lost, p.refs = lostCommit{c.Commit, err}, p.refs[:p.last.refs]
-		p.buffer.giveUp()
+		p.buffer.discard()
 	}
 	return p.badRecord(p.lsn, err)
 }

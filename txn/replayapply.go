@@ -15,26 +15,27 @@ import (
 // operation on one key depends on no other key, and those on one key keep their order. An operation
 // of another kind is applied after all earlier ones, and before all later ones.
 type replayBuffer struct {
-	ops   offheap.List[byte] // encoded as in the redo
-	runs  []*replayRun       // in the order in which they are applied
-	open  map[TreeID]*replayRun
-	last  *replayRun // of the last operation on a key; may be nil
-	cost  int        // of all operations
-	most  int        // bound on cost, unless one operation costs more
-	short bool       // the verifying replayer has found more than the buffer may hold
+	ops  offheap.List[byte]    // encoded as in the redo
+	runs []*replayRun          // in the order in which they are applied
+	open map[TreeID]*replayRun // runs that later operations on keys join
+	last *replayRun            // the run that was joined last; nil: none
+	cost int                   // of all operations
+	most int                   // bound on cost, unless one operation costs more
+
+	overflowed bool // the verifying replayer has found more than the buffer may hold
 }
 
-// replayRun is operations on single keys of a tree, or one operation of another kind.
+// replayRun is operations on single keys of a tree, or one operation of another kind, without keys.
 type replayRun struct {
 	id   TreeID
 	lsn  wal.LSN      // of the commit of the first operation
-	keys keyorder.Run // offsets in ops by key; empty: the one operation is at the offset at
-	at   int
+	keys keyorder.Run // offsets in ops by key
+	at   int          // offset in ops of an operation of another kind
 }
 
 const (
-	// replayBufferBytes hold a log of the default length, which is then read once. The buffer is a
-	// part of the cache, at most a replayBufferFraction of it.
+	// replayBufferBytes are enough for a log of the default length. The buffer is a part of the
+	// cache, at most a replayBufferFraction of it.
 	replayBufferBytes    = 128 << 20
 	replayBufferFraction = 3
 	// replayFrames bounds the frames of replay. Pages behind the cursor do not change again before
@@ -72,7 +73,7 @@ func (p *replayer) free() {
 }
 
 // bufferOp buffers an operation, which raw encodes. Of a full buffer the operations are applied
-// first; the verifying replayer gives the buffer up.
+// first; the verifying replayer discards them.
 func (p *replayer) bufferOp(r redo, raw []byte) error {
 	b := &p.buffer
 	run := b.last
@@ -85,13 +86,13 @@ func (p *replayer) bufferOp(r redo, raw []byte) error {
 	}
 	if b.cost > 0 && b.cost+cost > b.most {
 		if p.w == nil {
-			b.giveUp()
+			b.discard()
 		} else if err := p.applyBuffer(); err != nil {
 			return err
 		}
 		run = nil
 	}
-	if b.short {
+	if b.overflowed {
 		return nil
 	}
 	b.cost += cost
@@ -120,11 +121,11 @@ func (b *replayBuffer) closeRuns() {
 	b.last = nil
 }
 
-// giveUp drops the operations: the applying replayer reads the log again.
-func (b *replayBuffer) giveUp() {
+// discard drops the operations: the applying replayer reads the log again.
+func (b *replayBuffer) discard() {
 	b.ops.Free()
 	b.closeRuns()
-	b.runs, b.cost, b.short = nil, 0, true
+	b.runs, b.cost, b.overflowed = nil, 0, true
 }
 
 // key is the key of the operation at an offset.

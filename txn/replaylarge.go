@@ -36,7 +36,7 @@ func (p *replayer) beginLarge(b []byte) (begun bool, err error) {
 		return true, err
 	}
 	if p.w == nil {
-		p.buffer.giveUp()
+		p.buffer.discard()
 	} else if err := p.startValue(); err != nil {
 		return true, err
 	}

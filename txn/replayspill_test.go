@@ -1,68 +1,59 @@
 package txn
 
 import (
-	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
-// stuckMain is a file system on which the n-th write to a main file fails, and those after it.
-type stuckMain struct {
-	vfs.FS
-	left atomic.Int64
-}
-
-func (f *stuckMain) Open(name string, flag vfs.Flag) (vfs.File, error) {
-	file, err := f.FS.Open(name, flag)
-	if err == nil && !strings.Contains(name, "-wal-") {
-		file = &stuckFile{file, f}
-	}
-	return file, err
-}
-
-type stuckFile struct {
-	vfs.File
-	fs *stuckMain
-}
-
-func (f *stuckFile) WriteAt(b []byte, off int64) (int, error) {
-	if f.fs.left.Add(-1) < 0 {
-		return 0, errStuck
-	}
-	return f.File.WriteAt(b, off)
-}
-
-// TestReplaySpillsBesideItself: a small cache, several buffers that visit each leaf, and writes that
-// fail at any of them. Open then returns the error, and the next one replays the log.
+// TestReplaySpillsBesideItself: a small cache, several buffers that visit each leaf, and a disk that
+// takes no more writes from any of them on. Open then returns the error, and the next one, with a
+// disk that works, replays the log.
 func TestReplaySpillsBesideItself(t *testing.T) {
-	const n = 10_000
+	n := 10_000
+	if racetest.Enabled || testing.Short() {
+		n = 4_000
+	}
+	disk := crashfs.New(crashfs.Options{})
+	o := testOptions(disk)
+	o.CacheBytes, o.CheckpointBytes, o.SegmentSize = 64<<20, 1<<40, 1<<20
+	s := openTest(t, "/a.ebb", o)
+	for from := 0; from < n; from += 50 {
+		update(t, s, func(tx *Tx) {
+			for i := from; i < from+50; i++ {
+				key, value := logRow(i * 7919 % n)
+				_, err := tx.Put(CatalogTree, key, value, 0)
+				require.NoError(t, err)
+			}
+		})
+	}
+	killed := imageOf(t, disk)
+	o.CacheBytes = int64(n) * 100 // half of the rows
 	for _, inline := range []bool{false, true} {
-		path, _ := killedWithLog(t, n)
-		o := testOptions(vfs.OS)
-		o.Inline, o.CacheBytes, o.CheckpointBytes = inline, 1<<20, 1<<40
 		failed := 0
-		for writes := int64(0); ; writes += 1 + writes/2 {
-			fs := &stuckMain{FS: vfs.OS}
-			fs.left.Store(writes)
-			o.FS = fs
-			s, err := Open(path, o)
-			if err != nil {
-				require.ErrorIs(t, err, errStuck)
+		for writes, opened := 0, false; !opened; writes += 1 + writes/2 {
+			d := killed.Disk(crashfs.Options{})
+			stuck := d.Inject(crashfs.Fault{Kinds: crashfs.KindWrite, N: writes, Sticky: true})
+			o.FS, o.Inline = d, inline
+			s, err := Open("/a.ebb", o)
+			if opened = err == nil; !opened {
+				require.ErrorIs(t, err, crashfs.ErrIO)
 				failed++
-				continue
+			}
+			stuck.Disarm()
+			if !opened {
+				s, err = Open("/a.ebb", o)
+				require.NoError(t, err)
 			}
 			require.Equal(t, n/50, s.Recovery().CommitsReplayed)
-			require.Greater(t, s.pg.Alloc.FileBytes(), 2*o.CacheBytes, "pages are spilled")
-			require.Less(t, s.pg.Alloc.FileBytes(), int64(n*200*2), "freed pages are reused")
+			require.Greater(t, s.pg.Alloc.FileBytes(), 2*o.CacheBytes, "it does not fit")
+			require.Less(t, s.pg.Alloc.FileBytes(), 4*o.CacheBytes, "freed pages are reused")
 			requireLogRows(t, s, n)
 			requireSound(t, s)
-			fs.left.Store(1 << 40)
 			require.NoError(t, s.Close())
-			break
 		}
 		require.Greater(t, failed, 3)
 	}

@@ -108,7 +108,7 @@ var storeMutants = []mutant{
 	{"replay", "a_second_read_goes_on_behind_the_end_of_the_log", "txn/replay.go",
 		`	p.lost = verified.lost`, `	_ = verified.lost`},
 	{"replay", "operations_of_a_commit_that_is_not_there_are_applied", "txn/replay.go",
-		`		p.buffer.giveUp()
+		`		p.buffer.discard()
 	}
 	return p.badRecord`, `	}
 	return p.badRecord`},
