@@ -103,7 +103,7 @@ func TestMetaPageHasTheRequiredFeaturesOfItsLog(t *testing.T) {
 	clean := appendMeta(nil, &m)
 	m.Clean = false
 	b := appendMeta(nil, &m)
-	require.Equal(t, []byte{0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, b[offFlags:offOptional])
+	require.Equal(t, []byte{0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0}, b[offFlags:offOptional])
 	require.Equal(t, []byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, clean[offFlags:offOptional])
 	got, err := decodeMeta(b, 1)
 	require.NoError(t, err)

@@ -72,9 +72,10 @@ const (
 
 // Required features are those of the log, which a cleanly closed store does not need.
 const (
-	featureLeaves uint64 = 1 << 0 // the log may refer to leaf runs
+	featureLeaves    uint64 = 1 << 0 // the log may refer to leaf runs
+	featureValueSums uint64 = 1 << 1 // references to large values have a checksum
 
-	knownRequired = featureLeaves
+	knownRequired = featureLeaves | featureValueSums
 )
 
 // Optional features: a program that does not know one keeps its bit and loses what it stands for.
@@ -133,7 +134,7 @@ func appendMeta(b []byte, m *Meta) []byte {
 	if m.Clean {
 		le.PutUint32(p[offFlags:], flagClean)
 	} else {
-		le.PutUint64(p[offRequired:], featureLeaves)
+		le.PutUint64(p[offRequired:], knownRequired)
 	}
 	le.PutUint64(p[offOptional:], m.Optional&^featureBackups)
 	if len(m.Backups) > 0 {

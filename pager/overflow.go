@@ -91,6 +91,19 @@ func (f *mainFile) touchBytes(b []byte) {
 	runtime.KeepAlive(all) // else the compiler removes the reads
 }
 
+// VerifyExtentSum verifies that the extent at ref has this checksum in its header: an earlier one of
+// the same epoch may have been there. The value is verified when it is read.
+func (f *mainFile) VerifyExtentSum(ref Ref, sum uint64) error {
+	b := make([]byte, HeaderSize)
+	if err := f.read(ref.Pgid, b); err != nil {
+		return err
+	}
+	if Checksum(b) != sum {
+		return f.corrupt(ref.Pgid, "not the large value that the log refers to")
+	}
+	return nil
+}
+
 func (f *mainFile) verifyExtent(ref Ref, b []byte, size int) error {
 	if err := f.verifyHeader(ref, b); err != nil {
 		return err
@@ -120,6 +133,7 @@ func (f *mainFile) verifyExtentFit(ref Ref, b []byte, size int) error {
 type ExtentWriter struct {
 	Ref   Ref
 	Pages uint64
+	Sum   uint64 // checksum of the extent, once the value is complete
 
 	p     *Pager
 	soon  bool   // start write-back after each write
@@ -235,7 +249,8 @@ func (e *ExtentWriter) end() error {
 			return err
 		}
 	}
-	putU64(e.first[offChecksum:], e.hash.Sum64()^e.p.salt)
+	e.Sum = e.hash.Sum64() ^ e.p.salt
+	putU64(e.first[offChecksum:], e.Sum)
 	if err := e.writeAt(e.first, int64(e.Ref.Pgid)*int64(e.p.pageSize)); err != nil {
 		return err
 	}

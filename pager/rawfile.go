@@ -276,6 +276,15 @@ func (r *RawFile) Extent(ref Ref, size int) ([]byte, error) {
 	return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
 }
 
+// LoggedExtent is Extent of a value that the log names with this checksum of its extent.
+func (r *RawFile) LoggedExtent(ref Ref, size int, sum uint64) ([]byte, error) {
+	value, err := r.Extent(ref, size)
+	if err == nil {
+		err = r.f.VerifyExtentSum(ref, sum)
+	}
+	return value, err
+}
+
 // LeafOf returns page id if it is the leaf with that epoch and that checksum, as the log names one.
 func (r *RawFile) LeafOf(ref Ref, sum uint64) ([]byte, error) {
 	b, err := r.Page(ref)

@@ -247,20 +247,6 @@ func TestIncrementsOfAnotherHistoryAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrBackupBase, "forgotten")
 }
 
-func copyFile(t *testing.T, from, to vfs.FS, name string) {
-	t.Helper()
-	in, err := from.Open(name, 0)
-	require.NoError(t, err)
-	size, err := in.Size()
-	require.NoError(t, err)
-	b := make([]byte, size)
-	require.NoError(t, vfs.ReadFull(in, b, 0))
-	out, err := to.Open(name, vfs.Write|vfs.Create)
-	require.NoError(t, err)
-	require.NoError(t, vfs.WriteFull(out, b, 0))
-	require.NoError(t, errors.Join(in.Close(), out.Close()))
-}
-
 // smallBackup is a full backup of a few pages, one of them of an extent.
 func smallBackup(t *testing.T) *backedUp {
 	t.Helper()

@@ -69,10 +69,10 @@ var goldenRedo = []struct {
 			id:          1,
 			key:         []byte("key"),
 			tag:         3,
-			extentPlace: extentPlace{ref: pager.Ref{Pgid: 300, Epoch: 7}, size: 1 << 20},
+			extentPlace: extentPlace{ref: pager.Ref{Pgid: 300, Epoch: 7}, size: 1 << 20, sum: 9},
 		},
 		[]golden.Part{{1, "put, named"}, {1, "tree 1"}, {8, "tag"}, {1, "key length"}, {3, `key "key"`},
-			{3, "value length 2^20"}, {2, "pgid 300"}, {1, "epoch 7"}},
+			{3, "value length 2^20"}, {2, "pgid 300"}, {1, "epoch 7"}, {8, "checksum"}},
 	},
 	{
 		redo{
@@ -107,7 +107,7 @@ func appendRedo(b []byte, r redo) []byte {
 	case opSetTag:
 		return appendBytes(appendTag(appendOp(b, r.op, r.id), r.tag), r.key)
 	case opPutNamed:
-		return appendLogRef(b, r.id, r.tag, r.key, r.ref, r.size)
+		return appendLogRef(b, r.id, r.tag, r.key, r.extentPlace)
 	case opLeaves:
 		return appendLeaves(b, r.id, r.ref, r.sums)
 	}
@@ -206,11 +206,13 @@ func TestRedoThatDoesNotDecodeIsAnError(t *testing.T) {
 		b    []byte
 	}{
 		{"operation_0", []byte{0, 1}},
-		{"operation_11", []byte{11, 1}},
+		{"operation_10", []byte{10, 1}},
 		{"named_value_above_the_limit",
-			appendLogRef(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: 2}, tree.MaxValue+1)},
+			appendLogRef(nil, 1, 0, []byte("k"),
+				extentPlace{ref: pager.Ref{Pgid: 2, Epoch: 2}, size: tree.MaxValue + 1})},
 		{"named_value_of_an_epoch_past_the_last",
-			appendLogRef(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: pager.MaxEpoch + 1}, 9999)},
+			appendLogRef(nil, 1, 0, []byte("k"),
+				extentPlace{ref: pager.Ref{Pgid: 2, Epoch: pager.MaxEpoch + 1}, size: 9999})},
 		{"bounds_of_bit_2", []byte{opRange, 1, 4}},
 		{"short_tag", []byte{opSetTag, 1, 2, 1, 'k'}},
 		{"put_of_tag_0", []byte{opPutTag, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'k', 0}},
@@ -231,7 +233,8 @@ func FuzzRedo(f *testing.F) {
 	f.Add(golden.Read(f, "testdata/redo.hex")[redoHead:])
 	f.Add([]byte{opPut, 1, 1, 'k', 1, 'v', opRange, 1, 0})
 	for _, at := range []pager.Pgid{0, 3, 20} { // a meta page, pages that are in use, or free
-		named := appendLogRef(nil, CatalogTree, 0, []byte("k"), pager.Ref{Pgid: at, Epoch: 2}, 20_000)
+		named := appendLogRef(nil, CatalogTree, 0, []byte("k"),
+			extentPlace{ref: pager.Ref{Pgid: at, Epoch: 2}, size: 20_000})
 		f.Add(named)
 		f.Add(appendOp(named, opDrop, CatalogTree))
 		f.Add(appendLeaves(nil, CatalogTree, pager.Ref{Pgid: at, Epoch: 2}, make([]byte, 2*sumSize)))

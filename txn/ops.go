@@ -95,7 +95,7 @@ func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 		return nil
 	}
 	if w.logsByRef(len(value)) {
-		w.redo = appendLogRef(w.redo, id, tag, key, w.lastExtent, len(value))
+		w.redo = appendLogRef(w.redo, id, tag, key, w.lastExtent)
 		w.refBytes, w.syncFirst = w.refBytes+int64(len(value)), true
 		return w.logged()
 	}

@@ -343,7 +343,7 @@ func (h *pageWriter) NewExtent(value []byte) (pager.Ref, error) {
 	if err := e.Write(value); err != nil {
 		return e.Ref, h.s.dataError(err)
 	}
-	h.w.lastExtent = e.Ref
+	h.w.lastExtent = extentPlace{ref: e.Ref, size: len(value), sum: e.Sum}
 	return e.Ref, nil
 }
 

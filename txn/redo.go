@@ -21,14 +21,16 @@ import (
 //	  7 clear        tree
 //	  8 set tag      tree, tag i64 little-endian, 0 for none, key length, key
 //	  9 next tree    first tree number never used
-//	 10 put, named   tree, tag i64 little-endian, 0 for none, key length, key, value length, pgid, epoch
 //	 11 leaves       tree, pgid, epoch, number of leaves, for each: checksum u64 little-endian
+//	 12 put, named   tree, tag i64 little-endian, 0 for none, key length, key, value length, pgid,
+//	                 epoch, checksum u64 little-endian
 //
 // A named value is in the overflow extent at pgid and epoch, which is durable before the record is
-// written, and stays unchanged until a checkpoint makes the record obsolete. Leaves are that many
-// pages from pgid on, which become the last leaves of the tree, in their order. They stay unchanged
-// too, but are durable only together with the log: a record without its leaves is one that did not
-// reach the disk.
+// written, and stays unchanged until a checkpoint makes the record obsolete. The checksum is the one
+// in the extent's header: an extent that was given up before may have had the same place. Leaves are
+// that many pages from pgid on, which become the last leaves of the tree, in their order. They stay
+// unchanged too, but are durable only together with the log: a record without its leaves is one that
+// did not reach the disk.
 //
 // Replay ends in the state that applying the operations in order would give; it uses no clock.
 // Golden bytes: testdata/redo.hex.
@@ -42,8 +44,8 @@ const (
 	opClear    = 7
 	opSetTag   = 8
 	opNextTree = 9
-	opPutNamed = 10
 	opLeaves   = 11
+	opPutNamed = 12
 
 	redoHead = 16
 
@@ -75,11 +77,12 @@ func appendDelete(b []byte, id TreeID, key []byte) []byte {
 	return appendBytes(appendOp(b, opDelete, id), key)
 }
 
-func appendLogRef(b []byte, id TreeID, tag int64, key []byte, ref pager.Ref, size int) []byte {
+func appendLogRef(b []byte, id TreeID, tag int64, key []byte, at extentPlace) []byte {
 	b = appendBytes(appendTag(appendOp(b, opPutNamed, id), tag), key)
-	b = appendLength(b, size)
-	b = binary.AppendUvarint(b, uint64(ref.Pgid))
-	return binary.AppendUvarint(b, uint64(ref.Epoch))
+	b = appendLength(b, at.size)
+	b = binary.AppendUvarint(b, uint64(at.ref.Pgid))
+	b = binary.AppendUvarint(b, uint64(at.ref.Epoch))
+	return binary.LittleEndian.AppendUint64(b, at.sum)
 }
 
 func appendLeaves(b []byte, id TreeID, ref pager.Ref, sums []byte) []byte {
@@ -118,11 +121,12 @@ type redo struct {
 	sums        []byte // of leaves: their checksums, 8 bytes each
 }
 
-// extentPlace is the place of pages that the log references: an extent at ref, with a value of size
-// bytes, or leaves pages from ref on.
+// extentPlace is the place of pages that the log references: an extent at ref with this checksum, of
+// a value of size bytes, or leaves pages from ref on.
 type extentPlace struct {
 	ref    pager.Ref
 	size   int
+	sum    uint64
 	leaves uint64
 }
 
@@ -177,11 +181,12 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 		r.tag, r.key = d.int64(), d.bytes()
 	case opPutNamed:
 		r.tag, r.key = d.int64(), d.bytes()
-		size, id, epoch := d.uvarint(), d.uvarint(), d.uvarint()
+		size, id, epoch, sum := d.uvarint(), d.uvarint(), d.uvarint(), uint64(d.int64())
 		if size > tree.MaxValue || epoch > uint64(pager.MaxEpoch) {
 			return r, nil, fmt.Errorf("named value of %d bytes in epoch %d", size, epoch)
 		}
-		r.size, r.ref = int(size), pager.Ref{Pgid: pager.Pgid(id), Epoch: pager.Epoch(epoch)}
+		r.size, r.sum = int(size), sum
+		r.ref = pager.Ref{Pgid: pager.Pgid(id), Epoch: pager.Epoch(epoch)}
 	case opLeaves:
 		id, epoch := d.uvarint(), d.uvarint()
 		r.leaves, r.sums = d.sums()

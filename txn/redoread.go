@@ -22,9 +22,9 @@ func (o LogOp) Row() (key, value []byte) {
 	return nil, nil
 }
 
-// Extent is the place of a value that is not in the log, and its size.
-func (o LogOp) Extent() (ref pager.Ref, size int, ok bool) {
-	return o.redo.ref, o.redo.size, o.redo.op == opPutNamed
+// Extent is the place of a value that is not in the log, its size, and the checksum of the extent.
+func (o LogOp) Extent() (ref pager.Ref, size int, sum uint64, ok bool) {
+	return o.redo.ref, o.redo.size, o.redo.sum, o.redo.op == opPutNamed
 }
 
 // Leaves calls fn for each leaf that the operation names instead of its rows.

@@ -193,6 +193,7 @@ func (p *replayer) checkLeafCount(r redo) error {
 }
 
 // claimPages allocates the pages of all references, and raises the epoch of new pages above theirs.
+// It verifies that extents are those that were logged; of leaves, collectRef did.
 // It runs after the whole log was read, before anything else allocates.
 func (p *replayer) claimPages() error {
 	s := p.s
@@ -200,7 +201,11 @@ func (p *replayer) claimPages() error {
 		if r.ref.Epoch == 0 || r.ref.Epoch >= pager.MaxEpoch-1 {
 			return badfile.At(s.path+" (log)", -1, "it names pages of epoch %d", r.ref.Epoch)
 		}
-		if err := s.pg.Alloc.Claim(r.ref, r.pages(s.pg.PageSize())); err != nil {
+		err := s.pg.Alloc.Claim(r.ref, r.pages(s.pg.PageSize()))
+		if err == nil && r.leaves == 0 {
+			err = s.pg.VerifyExtentSum(r.ref, r.sum)
+		}
+		if err != nil {
 			return err
 		}
 		s.epoch = max(s.epoch, r.ref.Epoch+1)

@@ -189,3 +189,26 @@ func damageLog(t *testing.T, disk *crashfs.Disk, text string) (found bool) {
 	}
 	return found
 }
+
+// TestInvalidTreeNumbersInTheLog has numbers that no meta page takes.
+func TestInvalidTreeNumbersInTheLog(t *testing.T) {
+	for id, sound := range map[TreeID]bool{maxTree - 1: true, maxTree: false, trashBit - 1: false,
+		trashBit: false} {
+		disk := vfs.NewMemory()
+		s, err := Open("/a.ebb", testOptions(disk))
+		require.NoError(t, err)
+		update(t, s, func(tx *Tx) { require.NoError(t, tx.Apply(CatalogTree, inOrder(0, 1), nil)) })
+		again, err := openForged(t, s, disk, appendOp(nextRedo(s), opNextTree, id))
+		if !sound {
+			require.ErrorIs(t, err, badfile.ErrCorrupt)
+			continue
+		}
+		require.NoError(t, err)
+		tx, err := again.Begin(nil, true)
+		require.NoError(t, err)
+		_, err = tx.NewTreeIDs(1)
+		require.Error(t, err, "there is no number left")
+		tx.Rollback()
+		require.NoError(t, again.Close())
+	}
+}

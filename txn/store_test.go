@@ -198,20 +198,24 @@ func copyFilesTo(t *testing.T, from, to vfs.FS) {
 	names, err := from.List("/")
 	require.NoError(t, err)
 	for _, name := range names {
-		f, err := from.Open("/"+name, 0)
-		require.NoError(t, err)
-		size, err := f.Size()
-		require.NoError(t, err)
-		b := make([]byte, size)
-		require.NoError(t, vfs.ReadFull(f, b, 0))
-		require.NoError(t, f.Close())
-		f, err = to.Open("/"+name, vfs.Write|vfs.Create)
-		require.NoError(t, err)
-		require.NoError(t, vfs.WriteFull(f, b, 0))
-		require.NoError(t, f.Sync())
-		require.NoError(t, f.Close())
+		copyFile(t, from, to, "/"+name)
 	}
 	require.NoError(t, to.SyncDir("/"))
+}
+
+func copyFile(t *testing.T, from, to vfs.FS, name string) {
+	t.Helper()
+	f, err := from.Open(name, 0)
+	require.NoError(t, err)
+	size, err := f.Size()
+	require.NoError(t, err)
+	b := make([]byte, size)
+	require.NoError(t, vfs.ReadFull(f, b, 0))
+	require.NoError(t, f.Close())
+	f, err = to.Open(name, vfs.Write|vfs.Create)
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteFull(f, b, 0))
+	require.NoError(t, errors.Join(f.Truncate(size), f.Sync(), f.Close()))
 }
 
 func TestTransactionAboveTheLimitIsRefusedAtThePutThatCrossesIt(t *testing.T) {

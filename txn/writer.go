@@ -40,10 +40,10 @@ type writer struct {
 
 	parallel   *parallelApplier // reused like the writer; nil before the first use
 	submitted  submittedLog
-	relaxed    bool      // the commit will not wait for a sync
-	lastExtent pager.Ref // newest extent
-	refBytes   int64     // bytes of extents and leaves that the redo references
-	syncFirst  bool      // an extent is among them: durable before the record is written
+	relaxed    bool        // the commit will not wait for a sync
+	lastExtent extentPlace // newest extent
+	refBytes   int64       // bytes of extents and leaves that the redo references
+	syncFirst  bool        // an extent is among them: durable before the record is written
 
 	filled int // leaves that ascending puts have filled
 

@@ -169,9 +169,9 @@ func (w *output) applyOp(r *rescue, op txn.LogOp) error {
 		}
 	}
 	var value []byte
-	if ref, size, ok := op.Extent(); ok {
+	if ref, size, sum, ok := op.Extent(); ok {
 		var err error
-		if value, err = r.src.Extent(ref, size); err != nil {
+		if value, err = r.src.LoggedExtent(ref, size, sum); err != nil {
 			r.report.Log.Why = err.Error() // an earlier value of the key stays
 			return nil
 		}

@@ -223,6 +223,8 @@ var storeMutants = []mutant{
 	{"replay", "a_second_recovery_leaves_the_page_of_the_first", "txn/recover.go",
 		`	if !sameState(m, newest) && !isRetry(m, newest, found) || s.o.ReadOnly {`,
 		`	if !sameState(m, newest) || s.o.ReadOnly {`},
+	{"replay", "a_large_value_is_not_the_one_of_its_record", "txn/replay.go",
+		`		if err == nil && r.leaves == 0 {`, `		if err != nil {`},
 	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/free.go",
 		`	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced = false &&`},
 	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/free.go",
