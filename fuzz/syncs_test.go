@@ -42,19 +42,19 @@ func TestEverySyncIsReached(t *testing.T) {
 // TestEverySyncIsNeeded takes each sync away in turn: some crash must show that it is gone. The
 // same must be true of one whose error is ignored, and of one that comes before what it shall
 // make durable. A direct write that only asks whether there are direct writes is none: what it
-// writes is there already, and is synced after it.
+// writes is durable already.
 func TestEverySyncIsNeeded(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	sites, err := syncSites()
 	require.NoError(t, err)
-	require.Contains(t, sites, "wal.(*segment).probeDirect/1")
+	require.Contains(t, sites, "wal.(*segmentPool).probeDirect/1")
 	workloads, mistakes := Specials(), []string{"ignore", "early", "swallow"}
 	if testing.Short() {
 		mistakes = mistakes[:1]
 	}
 	for i, site := range sites {
-		if site == "wal.(*segment).probeDirect/1" || racetest.Quick() && i%9 != 0 {
+		if site == "wal.(*segmentPool).probeDirect/1" || racetest.Quick() && i%9 != 0 {
 			continue
 		}
 		workloads := workloads

@@ -70,6 +70,7 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 	if s.o.MaxBytes > 0 {
 		s.setBounds()
 	}
+	s.log.PrepareEarly() // for the checkpoint of publishLoad
 	t, err := w.build(ctx, id, rows)
 	if err != nil {
 		return 0, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/mapfault"
 	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/wal"
 )
 
 // Close makes all commits durable, leaves one file, and closes it. While transactions are open it
@@ -144,6 +145,9 @@ func (l *lastCheckpoint) shut(s *Store) error {
 			err = s.pg.Alloc.TrimFile(true)
 		}
 		if err != nil && s.failed.Load() == nil {
+			if errors.Is(err, wal.ErrFailed) {
+				err = s.fail(err) // of a segment that was prepared beside the last commits
+			}
 			errs = append(errs, err)
 		}
 	}

@@ -43,7 +43,7 @@ func TestOlderMetaPageIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 	require.NoError(t, err)
 	put(200, 4) // beside the checkpoint: recovery has something to write
 	var failed []*crashfs.Injection
-	for _, site := range []string{"wal.(*segmentPool).recycleOrRemove#1", "wal.(*segmentPool).recycle#1"} {
+	for _, site := range []string{"wal.(*segment).invalidate#1", "wal.(*segmentPool).recycle#1"} {
 		failed = append(failed, disk.Inject(crashfs.Fault{Do: crashfs.Gate, Site: site}))
 	}
 	require.ErrorIs(t, s.checkpointer.write(c, nil), crashfs.ErrIO)

@@ -3,6 +3,7 @@ package txn
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,9 +14,24 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
+// noSecondSegment refuses the second log segment once.
+type noSecondSegment struct {
+	vfs.FS
+	made int
+}
+
+func (f *noSecondSegment) Open(name string, flag vfs.Flag) (vfs.File, error) {
+	if flag&vfs.Create != 0 && strings.Contains(name, "-wal-") {
+		if f.made++; f.made == 2 {
+			return nil, vfs.ErrNoSpace
+		}
+	}
+	return f.FS.Open(name, flag)
+}
+
 // TestFaultInTheCheckpointOfABulkLoad: what was loaded is the newest version by then, and no log
 // has it. The file is cut short when a segment is made for the checkpoint, before that reads the
-// table of trees.
+// table of trees: none could be made beside the load.
 func TestFaultInTheCheckpointOfABulkLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
 	platformtest.NeedsMap(t)
@@ -32,6 +48,7 @@ func TestFaultInTheCheckpointOfABulkLoad(t *testing.T) {
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	require.NoError(t, s.Close())
 
+	o.FS = &noSecondSegment{FS: vfs.OS}
 	s, err = Open(path, o)
 	require.NoError(t, err)
 	err = mapfault.Guard(s.Fault, func() error {

@@ -192,6 +192,7 @@ func TestValueOfACommitThatWaitsForNoSyncIsInTheLog(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30
+	o.SegmentSize, o.LeastRoom = 256<<10, 256<<10 // The commit prepares no segment.
 	s := openTest(t, "/a.ebb", o)
 	tx, err := s.Begin(nil, true)
 	require.NoError(t, err)

@@ -33,6 +33,7 @@ type appender struct {
 	inCommit         bool           // parts of a commit were appended, its last part not yet
 	nextRef          externalRef    // of the next commit to end; 0: none
 	freeBuffers      []*writeBuffer // for reuse
+	lastGroup        int            // bytes of the buffer that was taken last
 }
 
 // writeBuffer is a contiguous range of records in one segment that wait to be written. buf is
@@ -232,6 +233,7 @@ func (a *appender) popBuffer() *writeBuffer {
 	if a.commitStart.buffer == r {
 		a.commitStart.buffer = nil
 	}
+	a.lastGroup = len(r.buf)
 	return r
 }
 
@@ -285,12 +287,13 @@ func (a *appender) setSpare(seg *segment) {
 	a.mu.Unlock()
 }
 
-// needsSpare says whether to prepare a spare now: half of the current segment is used.
+// needsSpare says whether to prepare a spare now: half of the current segment is used, or two groups
+// like the last one do not fit.
 func (a *appender) needsSpare() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.last()
-	return a.spare == nil && a.pos > s.start()+LSN(s.fileSize/2)
+	return a.spare == nil && (a.pos > s.start()+LSN(s.fileSize/2) || a.pos+2*LSN(a.lastGroup) > s.limit())
 }
 
 // hasSpace says whether n bytes of records and a compensation record fit in existing segments.

@@ -151,18 +151,22 @@ func TestHasCommitSpaceCountsTheCompensation(t *testing.T) {
 				o := testOptions(d)
 				o.SegmentSize = 64 << 10
 				l := createTest(t, o)
+				full := func(op, _ string, n int) (int, error) {
+					if op == "create" || op == "grow" || op == "rename" {
+						return 0, vfs.ErrNoSpace
+					}
+					return n, nil
+				}
+				if filled%2 == 0 { // A large group has the next segment prepared at once.
+					d.hook = full
+				}
 				l.commit(text(1, filled), true)
 				if !l.HasCommitSpace(size) {
 					refused++
 					continue
 				}
 				ready := l.appender.spare != nil
-				d.hook = func(op, _ string, n int) (int, error) {
-					if op == "create" || op == "grow" || op == "rename" {
-						return 0, vfs.ErrNoSpace
-					}
-					return n, nil
-				}
+				d.hook = full
 				l.commit(text(2, size), true)
 				end, err := l.Compensate()
 				require.NoError(t, err, "%d filled, spare %v", filled, ready)

@@ -293,7 +293,7 @@ func (f *diskFile) Truncate(size int64) error {
 }
 
 func (f *diskFile) Grow(size int64) error {
-	if _, err := f.d.do("grow", f.name, 0); err != nil {
+	if _, err := f.d.do("grow", f.name, int(size)); err != nil {
 		return err
 	}
 	return f.File.Grow(size)

@@ -82,7 +82,9 @@ func TestRestartWaitsForTheLeader(t *testing.T) {
 // TestRestartThatFailsIsFinal: the disk may hold any part of the header.
 func TestRestartThatFailsIsFinal(t *testing.T) {
 	d := newDisk(t, 0)
-	l := createTest(t, testOptions(d))
+	o := testOptions(d)
+	o.SegmentSize = 64 << 10 // with room for another group: no segment is prepared
+	l := createTest(t, o)
 	l.commit("a", true)
 	number := l.appender.live[0].number
 	d.hook = func(op, _ string, n int) (int, error) {

@@ -290,7 +290,7 @@ func TestAppendRetriesAfterFreeSpace(t *testing.T) {
 }
 
 // TestDirectWritesMayBeRefusedLate: a system that opens a file for them may refuse each. The log
-// finds out before the segment has records, and writes it through the cache, in whole pages.
+// finds out before its first segment has records, and writes all through the cache, in whole pages.
 func TestDirectWritesMayBeRefusedLate(t *testing.T) {
 	for _, block := range []int{512, 4096} {
 		d := newDisk(t, block)
@@ -305,7 +305,8 @@ func TestDirectWritesMayBeRefusedLate(t *testing.T) {
 			l.commit(text(i, 100), true)
 		}
 		mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
-		require.Equal(t, int(l.Bytes()/l.opts.SegmentSize), d.count("direct"), "once for each segment")
+		require.Greater(t, l.Bytes(), l.opts.SegmentSize)
+		require.Equal(t, 1, d.count("direct"), "by the first segment")
 	}
 }
 

@@ -236,7 +236,11 @@ func (s *syncer) groupEvent(g *group) func() {
 	if g.buffer == nil {
 		return nil
 	}
-	s.pool.skipZeroFill.Store(g.isLarge(s.opts.SegmentSize))
+	few := int64(fewUnsyncedGroups)
+	if g.sync {
+		few = fewGroups
+	}
+	s.pool.unfilledSize.Store(few * int64(g.size))
 	commits, size := g.buffer.commits, int64(g.size)
 	s.lastGroupCommits = commits
 	if commits > 0 {
@@ -304,7 +308,7 @@ func (s *syncer) resignLead() {
 	s.handOffLead()
 	s.mu.Unlock()
 	if s.appender.needsSpare() && s.state.err() == nil {
-		s.pool.prepareInBackground()
+		s.pool.prepareInBackground(false)
 	}
 }
 

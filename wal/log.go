@@ -79,7 +79,8 @@ func Create(o Options, number uint64, follows uint32) (*Log, error) {
 	s.opts, s.state, s.appender, s.pool = &l.opts, &l.state, a, p
 	s.leadResigned.L = &s.mu
 	p.follows.Store(follows)
-	seg, err := p.newSegment(number, o.segmentFileSize(0), vfs.Excl)
+	size, fill := p.fileSize(0)
+	seg, err := p.newSegment(number, size, fill, vfs.Excl)
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +208,10 @@ func (l *Log) Rotate() (LSN, error) {
 // not. The caller is about to free space, so SetBound does not bind Prepare. An error that wraps
 // vfs.ErrNoSpace changes nothing; any other is final.
 func (l *Log) Prepare() error { return l.pool.prepareUnbound() }
+
+// PrepareEarly begins to do what Prepare does, within the bound: the caller will call Prepare, and has
+// something else to do until then. It drops the error.
+func (l *Log) PrepareEarly() { l.pool.prepareInBackground(true) }
 
 // Fail makes the log refuse every later operation, with a cause from the caller: nothing more is
 // written, not even by Close.

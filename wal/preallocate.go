@@ -12,28 +12,32 @@ import (
 // work. It is large enough for the next segment to be prepared meanwhile: see needsSpare.
 const firstSegmentBytes = 256 << 10
 
-// segmentFileSize is the file size of a new segment in a log that has had the given bytes of
-// records: small at first, whole segments soon. The log triples with each: the spare of a small log
-// is filled with zeros for nothing. It has space for a record at least, and is a multiple of a page.
-func (o Options) segmentFileSize(used int64) int64 {
-	return min(o.SegmentSize, alignUp(max(o.FirstSegmentBytes, 2*used), pageUnit))
-}
-
-// A new segment is filled with zeros unless the last written group was large: more than this
-// fraction of a segment. Without the fill each sync writes metadata at least, to commit the
-// allocation of its blocks, and with a journal several times; the fill costs one more write of all
-// bytes, in few pieces and ahead of time. Commits without a sync gain little by it.
+// A new segment file is filled with zeros unless the last written group was large: so many of its
+// size are more than the file takes. Without the fill each sync writes metadata at least, to commit
+// the allocation of its blocks, and with a journal several times; the fill costs one more write of
+// all bytes, in few pieces and ahead of time. Commits without a sync gain little by it.
 const (
-	largeGroup         = 8
-	largeUnsyncedGroup = 64
+	fewGroups         = 8
+	fewUnsyncedGroups = 64
 )
 
-// isLarge says that a segment of this size need not be filled for groups of this size.
-func (g *group) isLarge(segmentSize int64) bool {
-	if g.sync {
-		return int64(g.size) > segmentSize/largeGroup
+// fileSize is the file size of a new segment in a log that has had the given bytes of records, and how
+// much of it is filled: small at first, whole segments soon. The log triples with each: the spare of
+// a small log is filled with zeros for nothing. What is not filled costs no writes, and is larger,
+// unless the log has a bound. The file has space for a record at least, and is a multiple of a page.
+func (p *segmentPool) fileSize(used int64) (size, fill int64) {
+	if size = p.opts.segmentFileSize(2 * used); size >= p.unfilledSize.Load() {
+		return size, size
 	}
-	return int64(g.size) > segmentSize/largeUnsyncedGroup
+	if p.bound.Load() == 0 {
+		size = p.opts.segmentFileSize(8 * used)
+	}
+	return size, firstRecord
+}
+
+// segmentFileSize is the size of a segment file for n bytes, at most that of a segment.
+func (o *Options) segmentFileSize(n int64) int64 {
+	return min(o.SegmentSize, alignUp(max(o.FirstSegmentBytes, n), pageUnit))
 }
 
 // zeroChunk is the number of bytes of a new segment that are filled and written back at once: a
@@ -49,15 +53,15 @@ const zeroPiece = 32 << 10
 // It drops the error: the next Append finds the lack of space again, and any other failure is
 // sticky.
 //
-// The goroutine checks needsSpare again: the log may have moved to the next segment meanwhile. A
-// spare behind that one would be early, and after RestartInPlace, which removes segments, it could
-// be all that a power cut leaves.
-func (p *segmentPool) prepareInBackground() {
+// The goroutine checks needsSpare again, unless early is set: the log may have moved to the next segment
+// meanwhile. A spare behind that one would be early, and after RestartInPlace, which removes segments, it
+// could be all that a power cut leaves.
+func (p *segmentPool) prepareInBackground(early bool) {
 	if !p.mu.TryLock() {
 		return // another goroutine prepares or retires segments
 	}
 	prepare := func() {
-		if p.appender.needsSpare() {
+		if early || p.appender.needsSpare() {
 			_ = p.prepare(p.bound.Load())
 		}
 		p.mu.Unlock()
@@ -97,7 +101,7 @@ func (p *segmentPool) prepare(most int64) error {
 	if ready {
 		return nil
 	}
-	size := p.opts.segmentFileSize(used)
+	size, fill := p.fileSize(used)
 	var seg *segment
 	err := p.checkIdentity()
 	switch n := len(p.free); {
@@ -116,7 +120,10 @@ func (p *segmentPool) prepare(most int64) error {
 		return &boundError{fmt.Sprintf("the log has %d bytes and needs %d more, of %d that it may have",
 			p.bytes.Load(), size, most)}
 	default:
-		seg, err = p.newSegment(number, size, 0)
+		seg, err = p.newSegment(number, size, fill, 0)
+		if small := p.opts.segmentFileSize(2 * used); errors.Is(err, vfs.ErrNoSpace) && size > small {
+			seg, err = p.newSegment(number, small, fill, 0)
+		}
 		if errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, vfs.ErrNoFiles) {
 			return err
 		}
@@ -162,7 +169,9 @@ func (p *segmentPool) newHeader(number uint64, block int64) segmentHeader {
 //
 // flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt on a full
 // disk left behind.
-func (p *segmentPool) newSegment(number uint64, size int64, flag vfs.Flag) (_ *segment, err error) {
+func (p *segmentPool) newSegment(
+	number uint64, size, fill int64, flag vfs.Flag,
+) (_ *segment, err error) {
 	if number > MaxSegment {
 		return nil, errSegmentNumbers
 	}
@@ -191,32 +200,32 @@ func (p *segmentPool) newSegment(number uint64, size int64, flag vfs.Flag) (_ *s
 		}
 	}
 	seg.segmentHeader = p.newHeader(number, block)
-	fill := size
-	if p.skipZeroFill.Load() {
+	if fill < size {
 		if err := file.Grow(size); err != nil {
 			return nil, fmt.Errorf("reserve log segment %s: %w", name, err)
 		}
-		fill = firstRecord
 	}
 	zeros := vfs.AlignedBuffer(int(min(zeroPiece, fill)))
 	putSegmentHeader(zeros, seg.segmentHeader)
-	for off, begun := int64(0), int64(0); off < fill; {
-		n := min(int64(len(zeros)), fill-off)
-		err := vfs.WriteFull(file, zeros[:n], off)
-		if off += n; err == nil && (off-begun >= zeroChunk || off == fill) {
-			err = file.WriteBack(begun, off-begun) // in pieces: a concurrent commit waits for one of them
-			begun = off
+	for off := int64(0); off < fill; off += int64(len(zeros)) {
+		if off > 0 && off%zeroChunk == 0 { // in pieces: a concurrent commit waits for one of them
+			err = file.WriteBack(off-zeroChunk, zeroChunk)
+		}
+		if err == nil {
+			err = vfs.WriteFull(file, zeros[:min(int64(len(zeros)), fill-off)], off)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("fill log segment %s: %w", name, err)
 		}
 		clear(zeros[:segHeadLen])
 	}
-	if err := seg.probeDirect(zeros[:block]); err != nil {
-		return nil, err
-	}
 	if err := file.Sync(); err != nil {
 		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
+	}
+	if flag == vfs.Excl {
+		if err := p.probeDirect(seg, zeros[:block]); err != nil {
+			return nil, err
+		}
 	}
 	if err := p.opts.FS.SyncDir(p.opts.dir()); err != nil {
 		return nil, fmt.Errorf("sync directory of new log segment %s: %w", name, err)
@@ -224,16 +233,16 @@ func (p *segmentPool) newSegment(number uint64, size int64, flag vfs.Flag) (_ *s
 	return seg, nil
 }
 
-// probeDirect writes the header again, directly. A system that opens a file for direct writes and
-// then refuses them must do so here. Between groups it is too late: the records appended meanwhile
-// may begin in the middle of a page. b is a block of zeros.
-func (s *segment) probeDirect(b []byte) error {
+// probeDirect writes the header of the log's first segment again, directly. A system that opens a
+// file for direct writes and then refuses them must do so here. Between groups it is too late: the
+// records appended meanwhile may begin in the middle of a page. b is a block of zeros.
+func (p *segmentPool) probeDirect(s *segment, b []byte) error {
 	if s.directFile == nil {
 		return nil
 	}
 	putSegmentHeader(b, s.segmentHeader)
 	err := vfs.WriteFull(s.directFile, b, 0)
-	if errors.Is(err, vfs.ErrNoDirect) {
+	if p.opts.NoDirect = errors.Is(err, vfs.ErrNoDirect); p.opts.NoDirect {
 		err = s.directFile.Close()
 		s.directFile = nil
 	}

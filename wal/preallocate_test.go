@@ -188,8 +188,6 @@ func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 			case "writeback":
 				left -= n
 				pieces++
-			case "sync":
-				require.Zero(t, left)
 			}
 		}
 		return n, nil
@@ -197,7 +195,8 @@ func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 	for pieces == 0 {
 		l.commit(text(len(l.commits), 1000), true)
 	}
-	require.Equal(t, 4, pieces)
+	require.Equal(t, 3, pieces)
+	require.Equal(t, zeroChunk, left, "the sync writes the last piece")
 
 	d = newDisk(t, 0)
 	d.hook = func(op, _ string, n int) (int, error) {
@@ -206,8 +205,67 @@ func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 		}
 		return n, nil
 	}
-	_, err := Create(testOptions(d), 1, 1)
+	o = testOptions(d)
+	o.SegmentSize, o.FirstSegmentBytes = 2*zeroChunk, 2*zeroChunk
+	_, err := Create(o, 1, 1)
 	require.ErrorIs(t, err, errBoom)
+}
+
+// TestLargeGroupsGetTheNextSegmentEarly: a small log whose next two groups do not fit has a segment
+// for many of them ready, which is not filled.
+func TestLargeGroupsGetTheNextSegmentEarly(t *testing.T) {
+	for _, test := range []struct {
+		group int
+		sync  bool
+		sizes []int
+	}{
+		{50 << 10, true, []int{firstSegmentBytes}},
+		{85 << 10, true, []int{firstSegmentBytes, 680 << 10}},
+		{120 << 10, false, []int{firstSegmentBytes, 960 << 10}},
+	} {
+		d := newDisk(t, 512)
+		o := testOptions(d)
+		o.SegmentSize = DefaultSegmentSize
+		l := createTest(t, o)
+		written := 0
+		d.hook = func(op, name string, n int) (int, error) {
+			if op == "write" && strings.HasSuffix(name, "-000002") {
+				written += n
+			}
+			return n, nil
+		}
+		l.commit(text(0, test.group), test.sync)
+		sizes := l.fileSizes()
+		require.Len(t, sizes, len(test.sizes), "groups of %d bytes", test.group)
+		for i, size := range sizes {
+			require.InDelta(t, test.sizes[i], size, 8*pageUnit)
+		}
+		require.Equal(t, (len(sizes)-1)*firstRecord, written)
+		for range 10 {
+			l.commit(text(len(l.commits), test.group), test.sync)
+		}
+		mustReplay(t, o, l.start, 0, l.commits)
+	}
+}
+
+// TestLargeSegmentThatDoesNotFitIsSmaller: a disk without the space for eight times the log may have it
+// for twice.
+func TestLargeSegmentThatDoesNotFitIsSmaller(t *testing.T) {
+	d := newDisk(t, 512)
+	o := testOptions(d)
+	o.SegmentSize = DefaultSegmentSize
+	l := createTest(t, o)
+	d.hook = func(op, _ string, n int) (int, error) {
+		if op == "grow" && n > 512<<10 {
+			return 0, vfs.ErrNoSpace
+		}
+		return n, nil
+	}
+	l.commit(text(0, 120<<10), true)
+	sizes := l.fileSizes()
+	require.Len(t, sizes, 2)
+	require.Equal(t, firstSegmentBytes, sizes[1])
+	mustReplay(t, o, l.start, 0, l.commits)
 }
 
 // TestLatePrepareMakesNoSegment: a leader saw that the segment was half full, and runs again when
@@ -224,11 +282,26 @@ func TestLatePrepareMakesNoSegment(t *testing.T) {
 		l.pool.preparing.Wait()
 		require.Nil(t, l.appender.spare)
 		bytes := l.Bytes()
-		l.pool.prepareInBackground()
+		l.pool.prepareInBackground(false)
 		l.pool.preparing.Wait()
 		require.Nil(t, l.appender.spare)
 		require.Equal(t, bytes, l.Bytes())
 		require.NoError(t, l.Close(false))
+	}
+}
+
+// TestPrepareEarlyIsPrepareWithinTheBound: what it has made Prepare finds, and a refusal is dropped.
+func TestPrepareEarlyIsPrepareWithinTheBound(t *testing.T) {
+	for _, bound := range []int64{0, MinSegmentSize} {
+		l := createTest(t, testOptions(vfs.NewMemory()))
+		l.SetBound(bound)
+		l.PrepareEarly()
+		require.Equal(t, bound == 0, l.appender.spare != nil)
+		require.NoError(t, l.Prepare())
+		require.EqualValues(t, 2*MinSegmentSize, l.Bytes())
+		_, err := l.Rotate()
+		require.NoError(t, err)
+		require.EqualValues(t, 2*MinSegmentSize, l.Bytes())
 	}
 }
 

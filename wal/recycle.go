@@ -21,7 +21,7 @@ type segmentPool struct {
 	follows      atomic.Uint32 // see Log.SetFollows
 	bytes        atomic.Int64  // of the segment files on disk
 	bound        atomic.Int64  // see Log.SetBound
-	skipZeroFill atomic.Bool   // a new segment need not be filled: see largeGroup
+	unfilledSize atomic.Int64  // a smaller segment file need not be filled: see fewGroups
 
 	// mu serialises the work on segment files that hold no record that counts, and is held across
 	// their writes and syncs. It is taken before syncer.mu and appender.mu, never after.
@@ -34,7 +34,7 @@ type segmentPool struct {
 // with segmentPool.mu held while it is retired.
 type segment struct {
 	segmentHeader
-	fileSize int64 // bytes of its file: see segmentFileSize
+	fileSize int64 // bytes of its file: see fileSize
 	file     vfs.File
 	// The second descriptor, for direct writes; nil if Open refused it or the system has none.
 	directFile vfs.File
@@ -103,7 +103,7 @@ func (p *segmentPool) release(number uint64) error {
 func (p *segmentPool) recycleOrRemove(dead []*segment) error {
 	lowest := dead[0]
 	number, used, ready := p.appender.nextSegment()
-	size := p.opts.segmentFileSize(used)
+	size, _ := p.fileSize(used)
 	if !ready && lowest.fileSize >= size {
 		if err := p.recycle(lowest, number); err != nil {
 			p.free = append(p.free, dead...)    // for Close

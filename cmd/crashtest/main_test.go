@@ -167,7 +167,7 @@ func TestReplayTellsWhatIsWrong(t *testing.T) {
 	require.Zero(t, status)
 	require.Equal(t, "survived\n", out)
 	status, _, text := try("replay",
-		"one relax.0 sync.0 relax.1 | ignore wal.(*syncer).writeGroup#1 | 27 none keep=")
+		"one relax.0 sync.0 relax.1 | ignore wal.(*syncer).writeGroup#1 | 33 none keep=")
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "commit")
 	for _, line := range []string{"", "one put.0 | 99999 none keep=", "nonsense"} {

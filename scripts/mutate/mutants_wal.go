@@ -66,8 +66,8 @@ var logMutants = []mutant{
 		`		return writeComplete, s.startWriteback(g)`, `		_ = s.startWriteback(g)
 		return writeComplete, nil`},
 	{"sync", "a_piece_of_a_new_segment_that_did_not_get_there_is_ignored", "wal/preallocate.go",
-		`			err = file.WriteBack(begun, off-begun) //`,
-		`			_ = file.WriteBack(begun, off-begun) //`},
+		`			err = file.WriteBack(off-zeroChunk, zeroChunk)`,
+		`			_ = file.WriteBack(off-zeroChunk, zeroChunk)`},
 	{"sync", "the_name_of_a_new_segment_is_not_synced", "wal/preallocate.go",
 		`	if err := p.opts.FS.SyncDir(p.opts.dir()); err != nil {
 		return nil, fmt.Errorf("sync directory of new log segment %s: %w", name, err)
