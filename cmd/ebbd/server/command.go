@@ -104,6 +104,7 @@ type execution struct {
 	// that there is still no element.
 	waiter            *waiter
 	serving, unserved bool
+	refused           map[*command]int // see refusals
 
 	sp    keyspace.Space
 	bound int      // the database of sp and, outside of turns, of tx, plus one; 0: none
@@ -319,6 +320,9 @@ func (x *execution) attempt(r *request) (err error) {
 	var before int64
 	writes := r.cmd.flags&flagWrite != 0
 	careful := x.careful || r.cmd.flags&flagScript != 0
+	if least, ok := x.refused[r.cmd]; ok && !x.nested && argBytes(r.args) >= least {
+		return kv.ErrNoSpace
+	}
 	if r.cmd.flags&(flagWrite|flagRead) != 0 {
 		if err := x.bind(); err != nil {
 			return err
@@ -344,6 +348,7 @@ func (x *execution) attempt(r *request) (err error) {
 			x.halfway = false // what commands of a script left is undone, too
 			if back := x.tx.RollbackTo(savepoint); back != nil {
 				err = errors.Join(err, back)
+				x.halfway = x.tx.Err() != nil
 			}
 			x.s.store.TakeExpired() // their deletion is undone
 		}

@@ -92,7 +92,7 @@ var parameters = []parameter{
 	{"dbfilename", fixed(StoreFile), nil},
 	{"maxclients", func(s *Server) string { return formatInt(s.config.maxClients.Load()) },
 		func(s *Server, v string) error { return number(&s.config.maxClients, 1, 1<<20)(v) }},
-	{"maxmemory", fixed("0"), nil},
+	{"maxmemory", func(s *Server) string { return formatInt(s.o.MaxBytes) }, nil},
 	{"maxmemory-policy", fixed("noeviction"), nil},
 	{"notify-keyspace-events", func(s *Server) string { return *s.config.notifyText.Load() },
 		(*Server).setNotify},

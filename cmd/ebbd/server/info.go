@@ -82,11 +82,11 @@ func infoClients(r *request, b *strings.Builder) error {
 	return nil
 }
 
-func infoMemory(_ *request, b *strings.Builder) error {
+func infoMemory(r *request, b *strings.Builder) error {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}
 	metrics.Read(sample)
 	line(b, "used_memory", sample[0].Value.Uint64())
-	line(b, "maxmemory", 0)
+	line(b, "maxmemory", r.s.o.MaxBytes)
 	line(b, "maxmemory_policy", "noeviction")
 	return nil
 }

@@ -25,7 +25,8 @@ type unit struct {
 	x        execution
 	commands [][][]byte
 	bytes    int
-	ran      int // commands that have run: all, unless one of them blocks
+	ran      int  // commands that have run: all, unless one of them blocks or fails the transaction
+	failed   bool // the last of them has failed the transaction
 
 	internal func(tx *kv.Tx) error
 
@@ -71,9 +72,7 @@ func (e *executor) enqueue(c *conn, commands [][][]byte) {
 	u := &c.unit
 	u.commands, u.bytes, u.err = commands, 0, nil
 	for _, args := range commands {
-		for _, arg := range args {
-			u.bytes += len(arg)
-		}
+		u.bytes += argBytes(args)
 	}
 	u.keep()
 	e.queue <- u
@@ -149,8 +148,8 @@ func (e *executor) turn(first *unit) {
 var errHalfway = errors.New("a command failed half-way")
 
 // commit runs units in one transaction, and gives the replies back. Where that has no space, each
-// unit is one of its own, and then each half of its commands, and so on: what needs no space, such as
-// DEL, does not fail with what does.
+// unit is one of its own, and then parts of its commands: what needs no space, such as DEL, does not
+// fail with what does.
 func (e *executor) commit(units []*unit) {
 	err := e.transact(units)
 	if errors.Is(err, kv.ErrNoSpace) && (len(units) > 1 || len(units[0].commands) > 1) {
@@ -160,7 +159,7 @@ func (e *executor) commit(units []*unit) {
 				e.commit(units[i : i+1])
 				continue
 			}
-			e.commitHalves(u)
+			e.commitParts(u)
 			u.deliver()
 		}
 		return
@@ -173,28 +172,86 @@ func (e *executor) commit(units []*unit) {
 	e.endServed(err)
 }
 
-// commitHalves runs the commands of a unit in two transactions, and each without space in halves again.
-func (e *executor) commitHalves(u *unit) {
+// commitParts runs the commands of a unit, which found no space together, in several transactions:
+// one for those before the command that found none, then one that begins with it. A command is
+// refused if it is alone, or the first of a transaction after a refused one: no command before it has
+// freed space that a checkpoint would return.
+func (e *executor) commitParts(u *unit) {
 	whole, ran := u.commands, 0
-	half := (len(whole) + 1) / 2
-	for _, part := range [][][][]byte{whole[:half], whole[half:]} {
-		u.commands = part
+	n, refused := max(u.fitting(), 1), true
+	var similar refusals
+	for ran < len(whole) && u.x.waiter == nil && !u.x.c.closing { // a waiter: the rest waits
+		u.commands = whole[ran : ran+n]
 		u.keep()
+		u.x.refused = similar.known()
 		err := e.transact([]*unit{u})
-		if len(part) > 1 && errors.Is(err, kv.ErrNoSpace) {
-			u.restore()
-			e.commitHalves(u)
-		} else {
-			e.note(err)
-			u.fail(err)
-			e.endServed(err)
+		wasRefused := refused
+		if refused = errors.Is(err, kv.ErrNoSpace); refused {
+			if fit := u.fitting(); n > 1 && (fit > 0 || !wasRefused) {
+				u.restore()
+				n = max(fit, 1)
+				continue
+			}
+			u.commands = u.commands[:1]
+			similar.add(u.commands[0])
 		}
+		e.note(err)
+		u.fail(err)
+		e.endServed(err)
 		ran += u.ran
-		if u.x.waiter != nil || u.x.c.closing {
-			break // the rest waits, or is not run
-		}
+		n = len(whole) - ran
 	}
-	u.commands, u.ran = whole, ran
+	u.commands, u.ran, u.x.refused = whole, ran, nil
+}
+
+// refusals are the sizes of the smallest commands of a unit that were refused. After triedRefusals,
+// those like them, and at least as large, are refused untried: each may cost two transactions and a
+// checkpoint.
+type refusals struct {
+	n     int
+	sizes map[*command]int
+}
+
+const triedRefusals = 4
+
+// add records a refused command. The size of EXEC and of a script says nothing about what it writes.
+func (r *refusals) add(args [][]byte) {
+	r.n++
+	cmd := lookup(args[0])
+	if cmd == nil || cmd.flags&(flagNow|flagScript) != 0 {
+		return
+	}
+	if r.sizes == nil {
+		r.sizes = map[*command]int{}
+	}
+	size := argBytes(args)
+	if least, ok := r.sizes[cmd]; !ok || size < least {
+		r.sizes[cmd] = size
+	}
+}
+
+// known are the sizes if there are enough, else nil.
+func (r *refusals) known() map[*command]int {
+	if r.n < triedRefusals {
+		return nil
+	}
+	return r.sizes
+}
+
+func argBytes(args [][]byte) (n int) {
+	for _, arg := range args {
+		n += len(arg)
+	}
+	return n
+}
+
+// fitting is the number of commands before the one that found no space. A commit that found none
+// names no command: half of them are next.
+func (u *unit) fitting() int {
+	if u.failed {
+		return u.ran - 1
+	}
+	return len(u.commands) / 2
 }
 
 // transact runs units in one transaction, if need be a second time with savepoints.
@@ -224,7 +281,10 @@ func (e *executor) attempt(units []*unit, careful bool) error {
 		s.store.Turn(tx)
 		defer s.store.TakeExpired()
 		for _, u := range units {
-			if !u.run(tx, careful) {
+			if u.failed = !u.run(tx, careful); u.failed {
+				if err := tx.Err(); err != nil { // no savepoint is left to go back to
+					return err
+				}
 				return errHalfway
 			}
 		}
