@@ -30,7 +30,8 @@ type snapshotBlock struct {
 type snapshotSlot struct {
 	serial atomic.Uint64 // of the version held; 0: free
 	began  atomic.Int64  // nanoseconds since the store's start, or noAge
-	_      [112]byte
+	ahead  *verifyAhead  // of the transaction that holds it; nil: none
+	_      [104]byte
 }
 
 // noAge is the start of a reader that ends too soon to have an age.
@@ -107,7 +108,12 @@ func (r *snapshots) after(b *snapshotBlock) *snapshotBlock {
 	return b.next.Load()
 }
 
-func (s *snapshotSlot) release() { s.serial.Store(0) }
+func (s *snapshotSlot) release() {
+	if s.ahead != nil {
+		s.endVerifyAhead()
+	}
+	s.serial.Store(0)
+}
 
 // held appends the serials of all held versions to buf, in order.
 func (r *snapshots) held(buf []uint64) []uint64 {
