@@ -32,10 +32,14 @@ func (h *pageWriter) free(ref pager.Ref, n uint32) error {
 		return badfile.Page(h.s.path, uint64(ref.Pgid), -1,
 			"freed as a page of epoch %d, and it has been born again", ref.Epoch)
 	}
-	written := owner > h.firstOwner && owner <= h.w.spilledOwner
-	if (owner == h.owner || written) && n == 1 && !h.saved {
+	replayed := owner > h.firstOwner && owner <= h.w.spillOwner
+	if (owner == h.owner || replayed) && n == 1 && !h.saved {
 		h.s.pg.Pool.SetOwner(ref.Pgid, 0)
-		h.spare = append(h.spare, ref.Pgid)
+		if replayed && owner > h.w.spilledOwner {
+			h.w.freedInSpill = append(h.w.freedInSpill, ref.Pgid)
+		} else {
+			h.spare = append(h.spare, ref.Pgid)
+		}
 		return nil
 	}
 	if err := h.loadFreeMapGroup(ref, n); err != nil {
@@ -86,7 +90,7 @@ func (t *freeMapGroup) contains(id pager.Pgid, freed int) bool {
 
 func (h *pageWriter) FreeExtent(ref pager.Ref, size int) error {
 	n, pages := len(h.freed), pager.ExtentPages(size, h.PageSize())
-	if h.w.noLog && h.s.pg.Pool.Owner(ref.Pgid) == h.owner {
+	if h.w.noLog && h.s.pg.Pool.Owner(ref.Pgid) > h.firstOwner {
 		if done, err := h.freeUnlogged(pageRun{ref.Pgid, uint32(pages)}); done || err != nil {
 			return err
 		}

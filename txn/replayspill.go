@@ -9,9 +9,8 @@ import (
 // A replaySpill writes pages of replay on a goroutine while replay goes on. These pages do not change
 // meanwhile: replay goes on under a new owner.
 type replaySpill struct {
-	ids   []pager.Pgid
-	owner uint64
-	done  chan error // nil: none is running
+	ids  []pager.Pgid
+	done chan error // nil: none is running
 }
 
 // spill is writer.spill on a goroutine. A replay that is short of space waits instead: pages that it
@@ -31,9 +30,10 @@ func (p *replayer) spill() error {
 	if len(ids) == 0 {
 		return nil
 	}
-	r := replaySpill{ids: slices.Clone(ids), owner: w.owner, done: make(chan error, 1)}
+	r := replaySpill{ids: slices.Clone(ids), done: make(chan error, 1)}
 	p.spilling = r
 	s.serial++
+	w.spillOwner = w.owner
 	w.owner = s.serial
 	w.mods++
 	w.spillOver = s.pg.Pool.FrameBytes() + w.mostFrames
@@ -55,7 +55,10 @@ func (p *replayer) endSpill() error {
 	if err := <-r.done; err != nil {
 		return p.s.dataError(err)
 	}
+	w := p.w
 	p.s.pg.FreeFrames(r.ids)
-	p.w.spilledOwner = r.owner
+	w.spilledOwner = w.spillOwner
+	w.spare = append(w.spare, w.freedInSpill...)
+	w.freedInSpill = w.freedInSpill[:0]
 	return nil
 }

@@ -36,7 +36,10 @@ type writer struct {
 	// spillOver is the size of frames above which pages are spilled, mostFrames its lower bound.
 	spillOver, mostFrames int64
 	spilled               []pager.Pgid // buffer of pagesToSpill
-	spilledOwner          uint64       // pages up to this owner are written: see replaySpill
+	// Pages of a replay up to spillOwner are being written, those up to spilledOwner are written: see
+	// replaySpill. freedInSpill were freed while they were being written.
+	spillOwner, spilledOwner uint64
+	freedInSpill             []pager.Pgid
 
 	parallel   *parallelApplier // reused like the writer; nil before the first use
 	submitted  submittedLog
@@ -66,7 +69,8 @@ type insertCursor struct {
 func (w *writer) begin() {
 	s := w.s
 	s.serial += 2
-	w.owner, w.firstOwner, w.spilledOwner = s.serial, s.serial-1, 0
+	w.owner, w.firstOwner = s.serial, s.serial-1
+	w.spillOwner, w.spilledOwner, w.freedInSpill = 0, 0, nil
 	w.View = s.pg.Reader.View(s.head.base, pager.Newest)
 	w.trees = s.head.trees.copy(w.trees.small[:0])
 	w.allocated.reset()
