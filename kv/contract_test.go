@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/openfs"
-	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
 )
@@ -333,7 +332,7 @@ func TestErrorContract(t *testing.T) {
 		}, func(w want) error { return w.closed }},
 	} {
 		t.Run(state.name, func(t *testing.T) {
-			fsys := &brokenFS{FS: vfs.NewMemory()}
+			fsys := newBrokenFS()
 			db, err := openfs.Open(fsys, path, nil, txn.Options{})
 			require.NoError(t, err)
 			fill(t, db, "k")

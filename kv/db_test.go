@@ -243,7 +243,7 @@ func counter(b []byte) (n int64) {
 }
 
 func TestFailedStoreReadsOn(t *testing.T) {
-	fsys := &brokenFS{FS: vfs.NewMemory()}
+	fsys := newBrokenFS()
 	heard := 0
 	db, err := openfs.Open(fsys, path,
 		&kv.Options{Events: &kv.Events{Failure: func(error) { heard++ }}}, txn.Options{})

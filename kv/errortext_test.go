@@ -18,7 +18,6 @@ import (
 
 	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/internal/openfs"
-	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
 )
@@ -152,7 +151,7 @@ func failingStores(t *testing.T) map[string]func() error {
 		return err
 	}
 	poisoned := func() (*kv.DB, error) {
-		fsys := &brokenFS{FS: vfs.NewMemory()}
+		fsys := newBrokenFS()
 		db, err := openfs.Open(fsys, path, nil, txn.Options{})
 		require.NoError(t, err)
 		fill(t, db, "k")

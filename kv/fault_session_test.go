@@ -212,11 +212,12 @@ type hookFS struct {
 	hook func(call, name string) error
 }
 
-// changeBuffer are the names of the calls that change a file or a directory, or ask for that to
-// last.
-var changeBuffer = []string{"create", "remove", "rename", "syncdir", "write", "truncate", "sync", "syncdata"}
+// changingCalls are the names of the calls that change or sync a file or a directory.
+var changingCalls = []string{
+	"create", "remove", "rename", "syncdir", "write", "truncate", "grow", "sync", "syncdata",
+}
 
-func changes(call string) bool { return slices.Contains(changeBuffer, call) }
+func changes(call string) bool { return slices.Contains(changingCalls, call) }
 
 func (h *hookFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	call := "open"
@@ -320,6 +321,13 @@ func (f *hookFile) Truncate(size int64) error {
 		return err
 	}
 	return f.File.Truncate(size)
+}
+
+func (f *hookFile) Grow(size int64) error {
+	if err := f.fs.hook("grow", f.name); err != nil {
+		return err
+	}
+	return f.File.Grow(size)
 }
 
 func (f *hookFile) Sync() error {

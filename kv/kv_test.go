@@ -104,76 +104,21 @@ func (c *testClock) move(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 // errMachine is what a broken disk says.
 var errMachine = errors.New("input/output error")
 
-// brokenFS is a file system whose writes and syncs fail as soon as broken is set.
+// brokenFS is a file system that takes no change as soon as broken is set.
 type brokenFS struct {
-	vfs.FS
+	hookFS
 	broken atomic.Bool
 }
 
-type brokenFile struct {
-	vfs.File
-	fs *brokenFS
-}
-
-func (b *brokenFS) err() error {
-	if b.broken.Load() {
-		return errMachine
+func newBrokenFS() *brokenFS {
+	b := &brokenFS{hookFS: hookFS{FS: vfs.NewMemory()}}
+	b.hook = func(call, _ string) error {
+		if b.broken.Load() && (changes(call) || call == "start_write") {
+			return errMachine
+		}
+		return nil
 	}
-	return nil
-}
-
-func (b *brokenFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
-	f, err := b.FS.Open(name, flag)
-	if err != nil {
-		return nil, err
-	}
-	return &brokenFile{f, b}, nil
-}
-
-func (b *brokenFS) SyncDir(dir string) error {
-	if err := b.err(); err != nil {
-		return err
-	}
-	return b.FS.SyncDir(dir)
-}
-
-func (f *brokenFile) WriteAt(p []byte, off int64) (int, error) {
-	if err := f.fs.err(); err != nil {
-		return 0, err
-	}
-	return f.File.WriteAt(p, off)
-}
-
-func (f *brokenFile) WriteMapped(p []byte, off int64) error { return vfs.WriteFull(f, p, off) }
-
-func (f *brokenFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }
-
-func (f *brokenFile) Sync() error {
-	if err := f.fs.err(); err != nil {
-		return err
-	}
-	return f.File.Sync()
-}
-
-func (f *brokenFile) SyncData() error {
-	if err := f.fs.err(); err != nil {
-		return err
-	}
-	return f.File.SyncData()
-}
-
-func (f *brokenFile) Truncate(size int64) error {
-	if err := f.fs.err(); err != nil {
-		return err
-	}
-	return f.File.Truncate(size)
-}
-
-func (f *brokenFile) Grow(size int64) error {
-	if err := f.fs.err(); err != nil {
-		return err
-	}
-	return f.File.Grow(size)
+	return b
 }
 
 // poison breaks the disk under a store and lets it find out.
