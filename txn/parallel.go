@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/pager"
@@ -44,8 +43,7 @@ type parallelApplier struct {
 	infoBuf []Info                      // memory for was
 	rows    [tree.MaxPartitions][]int32 // the changes of each part
 
-	applied bool         // the last batch was applied in parallel
-	running atomic.Int32 // worker goroutines
+	applied bool // the last batch was applied in parallel: for tests
 }
 
 // workersFor is the number of workers for a batch; 1: no parallel apply.
@@ -113,9 +111,6 @@ func (w *writer) applyParallel(count int, id TreeID, changes []Change, was []Inf
 		h.workers[0].pages = &w.pageWriter
 		w.parallel = h
 	}
-	if h.applied {
-		h.startWorkers(count)
-	}
 	h.applied = false
 	size, extents, puts := 0, false, false
 	for i := range changes {
@@ -142,7 +137,6 @@ func (w *writer) applyParallel(count int, id TreeID, changes []Change, was []Inf
 		return false, err
 	}
 	h.applied = true
-	h.startWorkers(count)
 	h.assignRows(n, changes, was)
 	if err := h.partitionAndApply(count, n); err != nil {
 		return false, err

@@ -2,21 +2,11 @@ package txn
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync/atomic"
-	"time"
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/mapfault"
-)
-
-// An idle worker stays for workerIdle: a batch changes one tree after the other, and to find a
-// processor for a new goroutine takes that long. The writer spins for spinWait before it blocks on
-// its workers.
-const (
-	workerIdle = 200 * time.Microsecond
-	spinWait   = 50 * time.Microsecond
 )
 
 // worker applies changes of partitions on one goroutine at a time.
@@ -43,40 +33,16 @@ type job struct {
 // jobSlot holds the running job; nil: none.
 type jobSlot struct{ atomic.Pointer[job] }
 
-// join joins the running job, and says whether it did some of it. Worker goroutines call it, and so
-// does a checkpoint between two pages: its processor is not available to a worker.
-func (s *jobSlot) join() bool {
-	r := s.Load()
-	return r != nil && r.join()
-}
-
-// startWorkers starts worker goroutines up to count workers, the writer's own included.
-func (h *parallelApplier) startWorkers(count int) {
-	more := count - 1 - int(h.running.Load())
-	if more <= 0 || h.w.s.o.Inline {
-		return
-	}
-	for range more {
-		h.running.Add(1)
-		go h.workerLoop()
-	}
-	// The scheduler keeps the goroutine that was started last on this processor for a while. This
-	// one takes that place, and the workers wake other processors.
-	go func() {}()
-}
-
-// workerLoop joins jobs until none has come for workerIdle.
-func (h *parallelApplier) workerLoop() {
-	defer h.running.Add(-1)
-	for since := time.Now(); time.Since(since) < workerIdle; runtime.Gosched() {
-		if h.w.s.job.join() {
-			since = time.Now()
-		}
+// join joins the running job. A checkpoint calls it between two pages: its processor is not available
+// to a worker.
+func (s *jobSlot) join() {
+	if r := s.Load(); r != nil {
+		r.join()
 	}
 }
 
-// runJob returns when n parts are finished. This goroutine is a worker too, and finishes the job
-// alone if no processor is free.
+// runJob returns when n parts are finished by up to count workers: goroutines that end with the job,
+// a checkpoint, and this goroutine, which finishes the job alone if no processor is free.
 func (h *parallelApplier) runJob(count, n int) {
 	r := &job{applier: h, workers: int32(count), parts: int32(n), done: make(chan struct{})}
 	r.partsLeft.Store(r.parts)
@@ -87,29 +53,23 @@ func (h *parallelApplier) runJob(count, n int) {
 		return
 	}
 	h.w.s.job.Store(r)
+	for range count - 1 {
+		go r.join()
+	}
 	r.join()
 	h.w.s.job.Store(nil)
-	for since := time.Now(); r.partsLeft.Load() > 0 && time.Since(since) < spinWait; {
-		runtime.Gosched()
-	}
-	if r.partsLeft.Load() > 0 {
-		<-r.done
-	}
+	<-r.done
 }
 
-// join works on parts until all are taken, and says whether it worked on any.
-func (r *job) join() (any bool) {
+// join works on parts until all are taken.
+func (r *job) join() {
 	if r.nextPart.Load() >= r.parts {
-		return false
+		return
 	}
-	i := r.joined.Add(1) - 1
-	if i >= r.workers {
-		return false
+	if i := r.joined.Add(1) - 1; i < r.workers {
+		for r.runPart(i) {
+		}
 	}
-	for r.runPart(i) {
-		any = true
-	}
-	return any
 }
 
 // runPart has worker i work on the next part, if there is one.

@@ -37,9 +37,6 @@ func (tx *Tx) applyLast(sync bool, last []Run) error {
 	if len(last) == 0 {
 		return nil
 	}
-	if h := tx.w.parallel; h != nil && h.applied { // workers wake while the record is made
-		h.startWorkers(tx.s.o.maxWorkersFor(len(last[0].Changes)))
-	}
 	if sync && tx.CanSubmitLog(last) {
 		if err := tx.submitLog(last); err != nil {
 			return err

@@ -242,7 +242,7 @@ var storeMutants = []mutant{
 		`		for ; n > 0; n-- {`, `		i += n / 2
 		for n -= n / 2; n > 0; n-- {`},
 	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallelworker.go",
-		`	if i >= r.workers {`, `	if i >= r.workers && r.applier.w == nil {`},
+		`; i < r.workers {`, `; i < r.workers || r.applier.w != nil {`},
 	{"rollback", "a_checkpoint_lends_no_hand", "txn/framereclaim.go", `{ r.s.job.join() }`, `{}`},
 	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/parallel.go",
 		`		w.allocated.pushAll(&k.allocated)
