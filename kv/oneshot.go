@@ -66,7 +66,6 @@ func (s *oneShot) GetTTL(key []byte) (value []byte, ttl time.Duration, err error
 	return value, ttl, err
 }
 
-// GetAppend is Tx.GetAppend in a transaction of its own.
 func (s *oneShot) GetAppend(dst, key []byte) ([]byte, error) {
 	longer, err := readOnce(s, func(v *verbs) ([]byte, error) { return v.GetAppend(dst, key) })
 	if err != nil {
@@ -75,30 +74,24 @@ func (s *oneShot) GetAppend(dst, key []byte) ([]byte, error) {
 	return longer, nil
 }
 
-// Has is Tx.Has in a transaction of its own.
 func (s *oneShot) Has(key []byte) (bool, error) {
 	return readOnce(s, func(v *verbs) (bool, error) { return v.Has(key) })
 }
 
-// Size is Tx.Size in a transaction of its own.
 func (s *oneShot) Size(key []byte) (int, error) {
 	return readOnce(s, func(v *verbs) (int, error) { return v.Size(key) })
 }
 
-// TTL is Tx.TTL in a transaction of its own.
 func (s *oneShot) TTL(key []byte) (time.Duration, error) {
 	return readOnce(s, func(v *verbs) (time.Duration, error) { return v.TTL(key) })
 }
 
-// Expiry is Tx.Expiry in a transaction of its own.
 func (s *oneShot) Expiry(key []byte) (time.Time, error) {
 	return readOnce(s, func(v *verbs) (time.Time, error) { return v.Expiry(key) })
 }
 
-// CountLive is Tx.CountLive in a transaction of its own.
 func (s *oneShot) CountLive() (int64, error) { return readOnce(s, (*verbs).CountLive) }
 
-// NextExpiry is Tx.NextExpiry in a transaction of its own.
 func (s *oneShot) NextExpiry() (at time.Time, ok bool, err error) {
 	at, err = readOnce(s, func(v *verbs) (at time.Time, err error) {
 		at, ok, err = v.NextExpiry()
@@ -107,96 +100,76 @@ func (s *oneShot) NextExpiry() (at time.Time, ok bool, err error) {
 	return at, ok, err
 }
 
-// Count is Tx.Count in a transaction of its own.
 func (s *oneShot) Count() (int64, error) { return readOnce(s, (*verbs).Count) }
 
-// CountRange is Tx.CountRange in a transaction of its own.
 func (s *oneShot) CountRange(lo, hi []byte) (int64, error) {
 	return readOnce(s, func(v *verbs) (int64, error) { return v.CountRange(lo, hi) })
 }
 
-// Sequence is Tx.Sequence in a transaction of its own.
 func (s *oneShot) Sequence() (uint64, error) { return readOnce(s, (*verbs).Sequence) }
 
-// Put is Tx.Put in a transaction of its own.
 func (s *oneShot) Put(key, value []byte) error {
 	return s.writeRow(operation{kind: opPut, first: key, second: value})
 }
 
-// PutTTL is Tx.PutTTL in a transaction of its own.
 func (s *oneShot) PutTTL(key, value []byte, ttl time.Duration) error {
 	return s.writeRow(operation{kind: opPutTTL, first: key, second: value, when: int64(ttl)})
 }
 
-// PutExpireAt is Tx.PutExpireAt in a transaction of its own.
 func (s *oneShot) PutExpireAt(key, value []byte, at time.Time) error {
 	return s.write(func(v *verbs) error { return v.PutExpireAt(key, value, at) })
 }
 
-// Expire is Tx.Expire in a transaction of its own.
 func (s *oneShot) Expire(key []byte, ttl time.Duration) error {
 	return s.write(func(v *verbs) error { return v.Expire(key, ttl) })
 }
 
-// ExpireAt is Tx.ExpireAt in a transaction of its own.
 func (s *oneShot) ExpireAt(key []byte, at time.Time) error {
 	return s.write(func(v *verbs) error { return v.ExpireAt(key, at) })
 }
 
-// Persist is Tx.Persist in a transaction of its own.
 func (s *oneShot) Persist(key []byte) error {
 	return s.write(func(v *verbs) error { return v.Persist(key) })
 }
 
-// PutWith is Tx.PutWith in a transaction of its own.
 func (s *oneShot) PutWith(key, value []byte, o PutOptions) (written bool, err error) {
 	return writeOnce(s, func(v *verbs) (bool, error) { return v.PutWith(key, value, o) })
 }
 
-// Delete is Tx.Delete in a transaction of its own.
 func (s *oneShot) Delete(key []byte) error {
 	return s.writeRow(operation{kind: opDelete, first: key})
 }
 
-// Increment is Tx.Increment in a transaction of its own.
 func (s *oneShot) Increment(key []byte, delta int64, ttlIfNew time.Duration) (int64, error) {
 	return writeOnce(s, func(v *verbs) (int64, error) { return v.Increment(key, delta, ttlIfNew) })
 }
 
-// GetAndExpire is Tx.GetAndExpire in a transaction of its own.
 func (s *oneShot) GetAndExpire(key []byte, ttl time.Duration) ([]byte, error) {
 	return writeOnce(s, func(v *verbs) ([]byte, error) { return v.GetAndExpire(key, ttl) })
 }
 
-// NextSequence is Tx.NextSequence in a transaction of its own.
 func (s *oneShot) NextSequence() (uint64, error) { return writeOnce(s, (*verbs).NextSequence) }
 
-// SetSequence is Tx.SetSequence in a transaction of its own.
 func (s *oneShot) SetSequence(last uint64) error {
 	return s.write(func(v *verbs) error { return v.SetSequence(last) })
 }
 
-// CompareAndSwap is Tx.CompareAndSwap in a transaction of its own.
 func (s *oneShot) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool, err error) {
 	return writeOnce(s, func(v *verbs) (bool, error) { return v.CompareAndSwap(key, old, new, o) })
 }
 
-// CompareAndDelete is Tx.CompareAndDelete in a transaction of its own.
 func (s *oneShot) CompareAndDelete(key, old []byte) (deleted bool, err error) {
 	return writeOnce(s, func(v *verbs) (bool, error) { return v.CompareAndDelete(key, old) })
 }
 
-// DeleteRange is Tx.DeleteRange in a transaction of its own.
 func (s *oneShot) DeleteRange(lo, hi []byte) error {
 	return s.write(func(v *verbs) error { return v.DeleteRange(lo, hi) })
 }
 
-// DeletePrefix is Tx.DeletePrefix in a transaction of its own.
 func (s *oneShot) DeletePrefix(p []byte) error {
 	return s.write(func(v *verbs) error { return v.DeletePrefix(p) })
 }
 
-// Clear is Tx.Clear in a transaction of its own.
 func (s *oneShot) Clear() error { return s.write((*verbs).Clear) }
 
 // beginRead starts a one-shot read transaction on the family.
