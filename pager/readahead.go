@@ -13,8 +13,11 @@ import "sync/atomic"
 
 // readAhead records the blocks of the file that were read ahead since it was opened.
 type readAhead struct {
-	blocks pageSet // block numbers
-	bytes  atomic.Int64
+	blocks pageSet      // block numbers
+	bytes  atomic.Int64 // in them
+	// absent are the pages of those blocks that were not in memory then, and have not been read ahead
+	// since.
+	absent pageSet
 }
 
 const (
@@ -47,26 +50,66 @@ func (r *Reader) inBlocks() bool {
 }
 
 // readAround precedes the first read of a page through the map. It reads the block of the page,
-// unless an earlier call did.
+// unless an earlier call did, or the page was in memory when an earlier call asked for the block: a
+// request costs more than the question, above all for the holes of a file, which it fills with pages.
 func (r *Reader) readAround(id Pgid) {
-	off := int64(id) * int64(r.pageSize)
-	block := off / aheadBlock
-	if r.ahead.blocks.has(Pgid(block)) || !r.inBlocks() {
+	if !r.wantsBlock(id) || !r.inBlocks() {
 		return
 	}
-	n := int64(1)
-	for size := r.ahead.bytes.Load() / aheadGrowth; n < mostAheadBlocks && n*aheadBlock < size; {
+	block := r.blockOf(id)
+	if !r.ahead.blocks.has(block) && r.inMemory(id, block) {
+		return
+	}
+	n := Pgid(1)
+	for size := r.ahead.bytes.Load() / aheadGrowth; n < mostAheadBlocks && int64(n)*aheadBlock < size; {
 		n *= 2
 	}
 	from := block / n * n
 	for i := from; i < from+n; i++ {
-		if !r.ahead.blocks.has(Pgid(i)) {
-			r.ahead.blocks.add(Pgid(i))
-			r.ahead.bytes.Add(aheadBlock)
+		r.addBlock(i)
+	}
+	pages := Pgid(aheadBlock / r.pageSize)
+	for i := from * pages; i < (from+n)*pages; i++ {
+		r.ahead.absent.remove(i)
+	}
+	end := min(int64(from+n)*aheadBlock, int64(r.end.Load())*int64(r.pageSize))
+	r.fileAhead(int64(from)*aheadBlock, end-int64(from)*aheadBlock)
+}
+
+func (r *Reader) blockOf(id Pgid) Pgid { return id / Pgid(aheadBlock/r.pageSize) }
+
+func (r *Reader) addBlock(block Pgid) {
+	if !r.ahead.blocks.has(block) {
+		r.ahead.blocks.add(block)
+		r.ahead.bytes.Add(aheadBlock)
+	}
+}
+
+// wantsBlock reports whether a read of the page may wait for the disk, as far as is known.
+func (r *Reader) wantsBlock(id Pgid) bool {
+	return !r.ahead.blocks.has(r.blockOf(id)) || r.ahead.absent.has(id)
+}
+
+// inMemory asks which pages of a block are in memory, and reports whether this one is.
+func (r *Reader) inMemory(id, block Pgid) bool {
+	pages := Pgid(aheadBlock / r.pageSize)
+	first := block * pages
+	n := min(pages, Pgid(r.end.Load())-first)
+	b, err := r.inFile(first, int(n)*r.pageSize)
+	if err != nil || r.o.ReadOnly { // The system may say that all of it is.
+		return false
+	}
+	units := r.file.Resident(b, r.pageSize)
+	if units == 0 {
+		return false
+	}
+	for i := range n {
+		if units>>i&1 == 0 {
+			r.ahead.absent.add(first + i)
 		}
 	}
-	end := min((from+n)*aheadBlock, int64(r.end.Load())*int64(r.pageSize))
-	r.fileAhead(from*aheadBlock, end-from*aheadBlock)
+	r.addBlock(block)
+	return !r.ahead.absent.has(id)
 }
 
 // ReadsAhead reports whether ReadAhead has an effect: not if all blocks were read.
@@ -114,9 +157,9 @@ func (v View) wantsSome(refs []Ref) bool {
 			continue
 		}
 		if blocks {
-			ok = v.r.ahead.blocks.has(Pgid(int64(id) * int64(v.r.pageSize) / aheadBlock))
+			ok = !v.r.wantsBlock(id)
 		} else if b, err := v.r.inFile(id, v.r.pageSize); err == nil {
-			ok = v.r.file.Resident(b)
+			ok = v.r.file.Resident(b, len(b)) == 1
 		}
 		if !ok {
 			return true

@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"math"
 	"testing"
 	"unsafe"
 
@@ -14,7 +15,7 @@ type aheadFile struct {
 	vfs.File
 	p        *Pager
 	runs     []pageRange
-	resident bool
+	resident uint64 // of each part
 	probes   int
 }
 
@@ -23,7 +24,10 @@ func (f *aheadFile) ReadAhead(part []byte) {
 	f.runs = append(f.runs, pageRange{Pgid(off / MinPageSize), Pgid((off + len(part)) / MinPageSize)})
 }
 
-func (f *aheadFile) Resident([]byte) bool { f.probes++; return f.resident }
+func (f *aheadFile) Resident(part []byte, unit int) uint64 {
+	f.probes++
+	return f.resident & (1<<(len(part)/unit) - 1)
+}
 
 // took gives the runs since the last call.
 func (f *aheadFile) took() []pageRange {
@@ -80,7 +84,7 @@ func TestBlocksAreReadOnceIfMemorySuffices(t *testing.T) {
 	p.Reader.ReadAhead(refs[500:600], base)
 	look(refs[550])
 	require.Empty(t, f.took(), "it was asked for")
-	require.Zero(t, f.probes)
+	require.Equal(t, 5, f.probes, "one for each block")
 	require.True(t, p.Reader.View(0, Newest).ReadsAhead())
 
 	p.Reader.ahead.bytes.Store(1 << 30)
@@ -91,6 +95,42 @@ func TestBlocksAreReadOnceIfMemorySuffices(t *testing.T) {
 	require.Greater(t, last[0].to-last[0].from, Pgid(2*block))
 	require.LessOrEqual(t, uint64(last[0].to), p.end.Load(), "nothing behind the last page")
 	require.LessOrEqual(t, uint64(last[0].to-last[0].from), uint64(mostAheadBlocks*block))
+}
+
+// TestBlocksInMemoryAreNotReadAhead. Nearly all of a small file may be holes, which a request fills
+// with pages.
+func TestBlocksInMemoryAreNotReadAhead(t *testing.T) {
+	p, f, refs, base := aheadPager(t, 300)
+	const block = aheadBlock / MinPageSize
+	first := (refs[0].Pgid/block + 1) * block
+	ref := func(id Pgid) Ref { return refs[id-refs[0].Pgid] }
+	look := func(id Pgid) {
+		_, err := p.Reader.Page(ref(id), base)
+		require.NoError(t, err)
+	}
+	f.resident = 1<<3 | 1<<4 | 1<<9
+	look(first + 3)
+	p.Reader.ReadAhead([]Ref{ref(first + 9), ref(first + 4)}, base)
+	look(first + 4)
+	require.Equal(t, 1, f.probes)
+	require.Empty(t, f.took())
+	look(first + 8)
+	require.Equal(t, []pageRange{{first, first + block}}, f.took(), "this page was not")
+	look(first + 7)
+	look(first + 9)
+	require.Empty(t, f.took(), "it was asked for")
+	p.Reader.ReadAhead([]Ref{ref(first + block)}, base)
+	require.Equal(t, []pageRange{{first + block, first + 2*block}}, f.took())
+	require.Equal(t, 2, f.probes)
+
+	f.resident = math.MaxUint64
+	look(first + 3*block)
+	require.Empty(t, f.took())
+	p.o.ReadOnly = true // The system may say so of each page of a file that this process cannot write.
+	look(first + 4*block)
+	require.Len(t, f.took(), 1)
+	require.Equal(t, 3, f.probes)
+	require.EqualValues(t, 4*aheadBlock, p.Reader.ahead.bytes.Load(), "each block counts once")
 }
 
 // TestOnlyScannedPagesAreReadIfMemoryIsScarce. In a cgroup of 600 MB gets of a store of 577 MB
@@ -112,12 +152,12 @@ func TestOnlyScannedPagesAreReadIfMemoryIsScarce(t *testing.T) {
 	p.Reader.ReadSoon(refs[7], base)
 	require.Equal(t, []pageRange{{at + 7, at + 8}}, f.took())
 
-	f.resident, f.probes = true, 0
+	f.resident, f.probes = math.MaxUint64, 0
 	p.Reader.ReadAhead(walk, base)
 	require.Empty(t, f.took(), "the last one is in memory")
 	p.Reader.ReadAhead(refs[:4*aheadSample], base)
 	require.Equal(t, 1+4, f.probes)
-	f.resident = false
+	f.resident = 0
 	framed := newPage(t, p, 1)
 	p.Reader.ReadAhead([]Ref{framed, {Pgid: Pgid(p.end.Load()) + 5, Epoch: base}}, base)
 	p.Reader.ReadSoon(framed, base)

@@ -409,7 +409,7 @@ func (f *file) Map(int64, int64) ([]byte, error) { return nil, vfs.ErrNoMap }
 func (f *file) Unmap([]byte) error               { return fs.ErrInvalid }
 func (f *file) DontNeed([]byte)                  {}
 func (f *file) ReadAhead([]byte)                 {}
-func (f *file) Resident([]byte) bool             { return false }
+func (f *file) Resident([]byte, int) uint64      { return 0 }
 
 func (f *file) Lock(exclusive bool) error {
 	f.d.mu.Lock()

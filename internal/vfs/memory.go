@@ -389,7 +389,7 @@ func (f *memFile) Map(int64, int64) ([]byte, error) { return nil, ErrNoMap }
 func (f *memFile) Unmap([]byte) error               { return fs.ErrInvalid }
 func (f *memFile) DontNeed([]byte)                  {}
 func (f *memFile) ReadAhead([]byte)                 {}
-func (f *memFile) Resident([]byte) bool             { return false }
+func (f *memFile) Resident([]byte, int) uint64      { return 0 }
 
 func (f *memFile) Lock(exclusive bool) error {
 	if err := f.check("lock", false, 0); err != nil {

@@ -322,8 +322,8 @@ const mapAlign = 64 << 10
 func (f *osFile) Unmap(b []byte) error { return unmapFile(b) }
 func (f *osFile) DontNeed(part []byte) { dropPages(part) }
 
-func (f *osFile) ReadAhead(part []byte)     { readAhead(part) }
-func (f *osFile) Resident(part []byte) bool { return resident(part) }
+func (f *osFile) ReadAhead(part []byte)                 { readAhead(part) }
+func (f *osFile) Resident(part []byte, unit int) uint64 { return resident(part, unit) }
 
 func (f *osFile) Lock(exclusive bool) error {
 	f.lockMu.Lock()

@@ -28,14 +28,14 @@ func TestMapReadsOnlyWhatIsTouched(t *testing.T) {
 	require.NoError(t, control(f.(*osFile).f, func(fd uintptr) error {
 		return unix.Fadvise(int(fd), 0, 0, unix.FADV_DONTNEED)
 	}))
-	if f.Resident(view[size/2 : size/2+4096]) {
+	if f.Resident(view[size/2:size/2+4096], 4096) != 0 {
 		t.Skip("this file system has no page cache, or does not let go of it")
 	}
 	before := view[size/2]
-	require.True(t, f.Resident(view[size/2:size/2+1]))
+	require.EqualValues(t, 1, f.Resident(view[size/2:size/2+1], 1))
 	resident := 0
 	for at := 0; at < size; at += 4096 {
-		if f.Resident(view[at : at+1]) {
+		if f.Resident(view[at:at+1], 1) != 0 {
 			resident++
 		}
 	}
@@ -45,6 +45,9 @@ func TestMapReadsOnlyWhatIsTouched(t *testing.T) {
 		before |= view[at] // waits for the disk where it has to
 	}
 	require.Zero(t, before)
-	require.True(t, f.Resident(view[:1<<20]))
-	require.False(t, f.Resident(view), "not all of it")
+	require.EqualValues(t, 0xff, f.Resident(view[:128<<10], 16<<10))
+	across := f.Resident(view[1<<20-64<<10+1:][:128<<10], 16<<10)
+	require.EqualValues(t, 7, across&7)
+	require.NotEqualValues(t, 0xff, across, "not all of it")
+	require.Zero(t, f.Resident(view[:(MaxResident+1)*os.Getpagesize()], 64<<10), "more than one call tells")
 }

@@ -125,9 +125,10 @@ type File interface {
 	// ReadAhead has the system begin to read a part of a view from the disk, and waits for nothing.
 	// Nothing is promised, and nothing happens where the system has no such call.
 	ReadAhead(part []byte)
-	// Resident reports whether the system holds the memory pages of a part of a view: to touch them
-	// waits for no disk. False also where the system does not say.
-	Resident(part []byte) bool
+	// Resident reports which units of a part of a view the system holds in memory, all of unit i if bit
+	// i is set: to touch it waits for no disk. The part has at most MaxResident units and memory
+	// pages. 0 also where the system does not say.
+	Resident(part []byte, unit int) (units uint64)
 	// DontNeed says that a part of a view will not be read soon: the process may drop the memory that
 	// maps it. Nothing else changes: a later read finds the file's bytes, as before.
 	DontNeed(part []byte)
@@ -140,6 +141,9 @@ type File interface {
 	BlockSize() int
 	Close() error
 }
+
+// MaxResident is the number of units that one call of Resident may ask for.
+const MaxResident = 64
 
 // Pending is a write that may be in flight. Wait is called once, by any goroutine.
 type Pending interface {

@@ -321,9 +321,11 @@ func views(t *testing.T, fsys vfs.FS, dir string) {
 	f.DontNeed(view[3:9])
 	f.ReadAhead(view[1 : len(view)-1])
 	f.ReadAhead(view[3:3])
-	if f.Resident(view[:200<<10]) { // False says nothing.
-		require.True(t, f.Resident(view[1:9]))
+	if units := f.Resident(view[:200<<10], 100<<10); units != 0 { // 0 says nothing.
+		require.LessOrEqual(t, units, uint64(3))
+		require.EqualValues(t, units&1, f.Resident(view[1:9], 8))
 	}
+	require.Zero(t, f.Resident(view[3:3], 1))
 	require.Equal(t, "aBc", string(view[:3]))
 	require.Equal(t, "far", string(view[200<<10:200<<10+3]))
 	require.NoError(t, f.Unmap(second))
