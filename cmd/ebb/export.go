@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,7 +97,7 @@ type exportSummary struct {
 }
 
 // run writes below dir. An error of one file is noted and the next one is written; an error of the
-// store ends it.
+// store and a full disk end it.
 func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSummary, error) {
 	began := time.Now()
 	s := exportSummary{Errors: []fileError{}, Missing: []any{}}
@@ -144,6 +145,10 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 			}
 			s.Rest++
 			continue
+		}
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			s.Errors = append(s.Errors, newFileError(key, err.Error()+"; the export ends here"))
+			break
 		}
 		if err != nil {
 			s.Errors = append(s.Errors, newFileError(key, err.Error()))

@@ -28,6 +28,25 @@ func TestExportLeavesNoHalfOfAFile(t *testing.T) {
 	require.Equal(t, map[string]string{"small": "x"}, files(t, dir))
 }
 
+// TestExportEndsOnAFullDisk: it tried each of 200,000 files, and named each.
+func TestExportEndsOnAFullDisk(t *testing.T) {
+	s, dir := storePath(t), t.TempDir()
+	value := filepath.Join(t.TempDir(), "value")
+	writeFile(t, value, strings.Repeat("x", 300<<10))
+	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		good(t, "put", s, key, "@"+value)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("only root may mount a small file system: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	a := ebb(t, "export", s, dir)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.out, "wrote 3 files")
+	require.Regexp(t, "^not written: d: .*no space left on device; the export ends here\n$", a.stderr)
+	require.Len(t, files(t, dir), 3)
+}
+
 // TestExportDoesNotWaitForAReader of a pipe that has the name of a file.
 func TestExportDoesNotWaitForAReader(t *testing.T) {
 	s, dir := storePath(t), t.TempDir()
