@@ -76,7 +76,10 @@ func ApplyDelta(b, changes []byte) error {
 		e.releaseScratch()
 	}
 	for off := deltaHeader; off < len(changes); off += deltaCell(changes, off) {
-		c := cellAt(changes, withHeader(off))
+		s := withHeader(off) // of a cell with an inline value
+		c := cell{
+			key: keyAt(changes, s), val: valueAt(changes, s), tag: tagAt(changes, s), info: infoAt(changes, s),
+		}
 		i, found, shared := leafSearch(b, count(b), c.key)
 		switch {
 		case found:
@@ -97,11 +100,6 @@ func ApplyDelta(b, changes []byte) error {
 func deltaMismatch(b []byte) error {
 	h := pager.ReadHeader(b)
 	return badfile.Page("", uint64(h.Pgid), -1, "no space for the delta of this page")
-}
-
-// cellAt returns the cell at s, which has an inline value.
-func cellAt(b []byte, s cellPos) cell {
-	return cell{key: keyAt(b, s), val: valueAt(b, s), tag: tagAt(b, s), info: infoAt(b, s)}
 }
 
 // proposedDelta is the delta that a leaf would have after the insertOp.

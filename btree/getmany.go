@@ -18,8 +18,8 @@ func GetMany(r Reader, t Tree, keys [][]byte, found *[MaxDescent]Lookup) error {
 		return err
 	}
 	if small, err := t.isSmall(r); err != nil || small {
-		if err == nil {
-			err = getEach(r, t, keys, found)
+		for i := 0; err == nil && i < len(keys); i++ {
+			found[i].Value, found[i].Found, err = Get(r, t, keys[i])
 		}
 		return err
 	}
@@ -65,13 +65,4 @@ func (t Tree) isSmall(r Reader) (bool, error) {
 	}
 	b, n, err := pageAt(r, t.Root, 1)
 	return n*len(b) <= smallTreeBytes, err
-}
-
-func getEach(r Reader, t Tree, keys [][]byte, found *[MaxDescent]Lookup) (err error) {
-	for i, key := range keys {
-		if found[i].Value, found[i].Found, err = Get(r, t, key); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -176,7 +176,7 @@ func (s *oneShot) submit(me *writeRequest) (err error) {
 	}
 	switch err = me.err; result {
 	case requestAlone:
-		err = s.writeSeparately(me)
+		err = s.db.withSpace(context.Background(), func() error { return s.writeOnce(me) })
 	case requestCommitted:
 		err = s.waitHeadVisible()
 	}
@@ -190,12 +190,6 @@ func (s *writeRequest) apply(v *verbs) error {
 		return s.row.apply(v)
 	}
 	return s.call(v)
-}
-
-// writeSeparately runs a write in a transaction of its own. It retries while a checkpoint can make
-// space for the write.
-func (s *oneShot) writeSeparately(me *writeRequest) error {
-	return s.db.withSpace(context.Background(), func() error { return s.writeOnce(me) })
 }
 
 func (s *oneShot) writeOnce(me *writeRequest) error {

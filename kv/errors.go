@@ -165,8 +165,8 @@ func fromBelow(err error) error {
 			named = &failure{k.to, named}
 		}
 	}
-	if named == err {
-		return inPlainWords(err)
+	if text := err.Error(); named == err && plainText(text, nil) != text {
+		return &worded{err}
 	}
 	return named
 }

@@ -78,15 +78,6 @@ type worded struct{ err error }
 func (w *worded) Error() string { return plainText(w.err.Error(), nil) }
 func (w *worded) Unwrap() error { return w.err }
 
-// inPlainWords wraps err if its text is not plain. Errors of callers and of the machine are plain
-// and pass unchanged.
-func inPlainWords(err error) error {
-	if text := err.Error(); plainText(text, nil) == text {
-		return err
-	}
-	return &worded{err}
-}
-
 // openError is an error of Open. It names the path once, as the caller gave it.
 type openError struct {
 	shown, path string // path is what the packages below know the store by

@@ -58,13 +58,6 @@ func (t *allocatedPages) pushAll(from *allocatedPages) {
 // reset empties the list, and keeps its memory.
 func (t *allocatedPages) reset() { *t = allocatedPages{entries: t.entries[:0]} }
 
-// shed empties the list, and frees its memory if that is large.
-func (t *allocatedPages) shed() {
-	if cap(t.entries)*24 > maxRedoBuffer {
-		*t = allocatedPages{}
-	}
-}
-
 // each calls fn with the runs from the n-th on until fn returns false.
 func (t *allocatedPages) each(n int, fn func(pageRun) (more bool)) {
 	if n < t.before {

@@ -70,8 +70,8 @@ func (c *Cursor) begin() bool {
 func (c *Cursor) end(ok bool) bool {
 	c.on, c.read = ok, false
 	if !ok {
-		if err := c.c.Err(); err != nil && !c.atGap() {
-			c.err = c.tx.recordErr(err)
+		if _, gap := c.Gap(); !gap {
+			c.err = c.tx.recordErr(c.c.Err())
 		}
 		return false
 	}

@@ -23,12 +23,6 @@ func (c *Cursor) OverGaps() {
 	}
 }
 
-// atGap says whether the last move failed at a page that this cursor may skip.
-func (c *Cursor) atGap() bool {
-	_, ok := c.Gap()
-	return ok
-}
-
 // Gap describes the subtree at which the last move ended; ok is false if it did not end at a gap.
 func (c *Cursor) Gap() (g Gap, ok bool) {
 	if !c.overGaps || c.err != nil {

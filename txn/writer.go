@@ -237,7 +237,9 @@ func (w *writer) finish() {
 	if cap(w.redo) > maxRedoBuffer {
 		w.redo = nil
 	}
-	w.allocated.shed()
+	if cap(w.allocated.entries)*24 > maxRedoBuffer {
+		w.allocated = allocatedPages{}
+	}
 	if cap(w.spilled)*8 > maxRedoBuffer {
 		w.spilled = nil
 	}

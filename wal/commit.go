@@ -2,7 +2,6 @@ package wal
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/ebbkv/ebb/internal/badfile"
 )
@@ -120,16 +119,6 @@ func (p *replay) readAgain() error {
 	}
 	return badfile.At(p.f.opts.name(number), -1,
 		"the commit at LSN %d had an end when it was read before", c.first)
-}
-
-// dropHeld drops the held commit, which r compensates.
-func (p *replay) dropHeld(r record, end LSN) error {
-	if !p.commit.held {
-		return fmt.Errorf("record at LSN %d takes back a commit that is not before it", r.lsn)
-	}
-	p.commit = commit{}
-	p.setEnd(end)
-	return nil
 }
 
 // leaves makes the commit independent of its segment's image: the next segment begins at end.

@@ -28,11 +28,6 @@ func (f *ScanResult) load(i int, m *imageBuffer) (*segmentImage, error) {
 	return f.read(s, s.size, m)
 }
 
-// loadFirst reads segment i as far as its first record can go.
-func (f *ScanResult) loadFirst(i int, m *imageBuffer) (*segmentImage, error) {
-	return f.read(f.segments[i], firstRecord+recHeader+maxPart, m)
-}
-
 // read reads up to limit bytes of a segment. It allocates no more than the file has.
 func (f *ScanResult) read(s foundSegment, limit int64, m *imageBuffer) (img *segmentImage, err error) {
 	file, err := f.opts.FS.Open(s.file, 0)

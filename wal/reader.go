@@ -149,9 +149,12 @@ func (p *replay) readSegment(img *segmentImage, at LSN) (end LSN, sealed bool, w
 		off = pos + r.size()
 		end = img.base + LSN(off)
 		if r.kind == typeCompensation {
-			if err := p.dropHeld(r, end); err != nil {
-				return end, false, nil, badfile.At(img.file, pos, "%v", err)
+			if !p.commit.held {
+				return end, false, nil, badfile.At(img.file, pos,
+					"record at LSN %d takes back a commit that is not before it", r.lsn)
 			}
+			p.commit = commit{}
+			p.setEnd(end)
 			continue
 		}
 		if err := p.addPart(img, r, pos, end); err != nil {

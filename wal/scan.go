@@ -256,7 +256,7 @@ func (f *ScanResult) segmentLink(i int, m *imageBuffer) (bad, err error) {
 			"segment %d holds records, segment %d before it is missing or damaged", s.number,
 			s.number-1), nil
 	}
-	head, err := f.loadFirst(i, m)
+	head, err := f.read(s, firstRecord+recHeader+maxPart, m) // as far as its first record can go
 	if err != nil {
 		return nil, err
 	}

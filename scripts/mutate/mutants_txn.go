@@ -116,7 +116,7 @@ var storeMutants = []mutant{
 		`	w.owner = s.serial
 `, ``},
 	{"room", "pages_that_replay_wrote_are_not_reused", "txn/free.go",
-		`(owner == h.owner || written)`, `(owner == h.owner || written && false)`},
+		`(owner == h.owner || replayed)`, `(owner == h.owner || replayed && false)`},
 	{"replay", "an_operation_that_goes_on_in_the_next_part_is_lost", "txn/redoread.go",
 		`append(d.carry[:0], rest...)`, `d.carry[:0]`},
 	{"replay", "what_follows_an_operation_of_two_parts_is_lost", "txn/redoread.go", `		b = rest

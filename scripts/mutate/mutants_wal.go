@@ -169,15 +169,13 @@ var logMutants = []mutant{
 		`	c.buffer.buf = c.buffer.buf[:c.size]
 	c.buffer.end = c.end
 	a.pos, a.prev = c.pos, c.prev`, `	c.buffer.end = c.end`},
-	{"replay", "a_void_takes_nothing_back", "wal/commit.go", `	p.commit = commit{}
-	p.setEnd(end)
-	return nil`, `	p.setEnd(end)
-	return nil`},
+	{"replay", "a_void_takes_nothing_back", "wal/reader.go", `			p.commit = commit{}
+			p.setEnd(end)`, `			p.setEnd(end)`},
 	{"replay", "a_commit_that_is_held_is_read_from_the_next_segment", "wal/commit.go",
 		`bytes.Clone(c.parts[c.own])`, `bytes.TrimPrefix(c.parts[c.own], nil)`},
 	{"room", "a_void_may_find_no_room", "wal/appender.go", `pageUnit)+recHeader <= limit`,
 		`pageUnit) <= limit+pageUnit`},
-	{"check", "a_void_of_nothing_is_no_damage", "wal/commit.go", `	if !p.commit.held {`, `	if false {`},
+	{"check", "a_void_of_nothing_is_no_damage", "wal/reader.go", `			if !p.commit.held {`, `	if false {`},
 	{"ack", "a_submitted_commit_is_acknowledged_before_its_write_completes", "wal/asyncwrite.go",
 		`	g := s.takeGroup(true)
 	s.mu.Unlock()`, `	g := s.takeGroup(true)
