@@ -35,6 +35,25 @@ func newHoleBed(t *testing.T, seed int64) *holeBed {
 	return b
 }
 
+// newFilledBed is a bed with so many pages, as of a checkpoint.
+func newFilledBed(t *testing.T, seed int64, pages int) *holeBed {
+	b := newHoleBed(t, seed)
+	for range pages {
+		require.True(t, b.put(t, AllocPolicy{}))
+	}
+	b.checkpoint(t)
+	return b
+}
+
+// freeLow frees most of the pages.
+func (b *holeBed) freeLow(t *testing.T) {
+	for id := Pgid(20); id < 500; id++ {
+		if _, ok := b.live[id]; ok {
+			b.free(t, id, false)
+		}
+	}
+}
+
 // reopen opens the store from its newest meta page.
 func (b *holeBed) reopen(t *testing.T) {
 	t.Helper()
@@ -204,11 +223,7 @@ func (b *holeBed) freeSome(t *testing.T) {
 // that it had allocated since the capture.
 func TestAFullDiskOpensWithTheRoomOfTheSessionBefore(t *testing.T) {
 	for seed := range int64(6) {
-		b := newHoleBed(t, seed)
-		for range 1000 {
-			require.True(t, b.put(t, AllocPolicy{}))
-		}
-		b.checkpoint(t)
+		b := newFilledBed(t, seed, 1000)
 		for range 4 {
 			b.freeSome(t)
 		}
@@ -252,16 +267,8 @@ func TestAFullDiskOpensWithTheRoomOfTheSessionBefore(t *testing.T) {
 // TestPagesOfTheRunAreNotPunched: a replay on a full disk allocates as many pages at once as the run
 // had. Pages that were allocated since the capture, and are free again, keep their room.
 func TestPagesOfTheRunAreNotPunched(t *testing.T) {
-	b := newHoleBed(t, 1)
-	for range 600 {
-		require.True(t, b.put(t, AllocPolicy{}))
-	}
-	b.checkpoint(t)
-	for id := Pgid(20); id < 500; id++ {
-		if _, ok := b.live[id]; ok {
-			b.free(t, id, false)
-		}
-	}
+	b := newFilledBed(t, 1, 600)
+	b.freeLow(t)
 	b.checkpoint(t)
 	require.Positive(t, b.p.Alloc.space.holes.n)
 	for range 200 {
@@ -306,16 +313,8 @@ func TestWithoutHolesFreePagesStayAvailable(t *testing.T) {
 		"failed":      func(f vfs.File) vfs.File { return failedHoles{f} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newHoleBed(t, 2)
-			for range 600 {
-				require.True(t, b.put(t, AllocPolicy{}))
-			}
-			b.checkpoint(t)
-			for id := Pgid(20); id < 500; id++ {
-				if _, ok := b.live[id]; ok {
-					b.free(t, id, false)
-				}
-			}
+			b := newFilledBed(t, 2, 600)
+			b.freeLow(t)
 			good := b.p.file
 			b.p.file = file(good)
 			b.checkpoint(t)
@@ -339,11 +338,7 @@ func (uncut) Truncate(int64) error { return vfs.ErrIO }
 // TestAFileThatWasNotCutHasNoRoomBehindItsSize: its tail may have had holes, and growth that took it
 // for short would have made them pages without room.
 func TestAFileThatWasNotCutHasNoRoomBehindItsSize(t *testing.T) {
-	b := newHoleBed(t, 3)
-	for range 600 {
-		require.True(t, b.put(t, AllocPolicy{}))
-	}
-	b.checkpoint(t)
+	b := newFilledBed(t, 3, 600)
 	g := &b.p.Alloc.Growth
 	size := int64(b.p.Alloc.Pages()) * MinPageSize
 	require.NoError(t, g.ensure(size+64*MinPageSize, 0))
@@ -382,16 +377,8 @@ func (f *triedFile) count(err error) error {
 // each page, and a file system that is full takes long to say so. A put, which fails otherwise, asks
 // again.
 func TestAFullDiskIsAskedOnce(t *testing.T) {
-	b := newHoleBed(t, 4)
-	for range 1000 {
-		require.True(t, b.put(t, AllocPolicy{}))
-	}
-	b.checkpoint(t)
-	for id := Pgid(20); id < 500; id++ {
-		if _, ok := b.live[id]; ok {
-			b.free(t, id, false)
-		}
-	}
+	b := newFilledBed(t, 4, 1000)
+	b.freeLow(t)
 	b.checkpoint(t)
 	require.Greater(t, b.p.Alloc.space.holes.n, uint64(100))
 	capacity := b.disk.Used()
@@ -423,16 +410,8 @@ func TestAFullDiskIsAskedOnce(t *testing.T) {
 
 // TestCloseKeepsTheReserve: the next session may begin on a full disk, and deletes.
 func TestCloseKeepsTheReserve(t *testing.T) {
-	b := newHoleBed(t, 5)
-	for range 1000 {
-		require.True(t, b.put(t, AllocPolicy{}))
-	}
-	b.checkpoint(t)
-	for id := Pgid(20); id < 500; id++ {
-		if _, ok := b.live[id]; ok {
-			b.free(t, id, false)
-		}
-	}
+	b := newFilledBed(t, 5, 1000)
+	b.freeLow(t)
 	b.checkpoint(t)
 	a := b.p.Alloc
 	keep := a.reservePages(0)

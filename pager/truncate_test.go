@@ -31,11 +31,7 @@ func (f *stalledTruncation) Truncate(size int64) error {
 // truncating is a bed whose file is so many steps longer than its pages, as far as it knows without
 // room, and is being truncated to them. The first call to the file system is under way.
 func truncating(t *testing.T, steps int64) (*holeBed, *stalledTruncation, int64) {
-	b := newHoleBed(t, 3)
-	for range 600 {
-		require.True(t, b.put(t, AllocPolicy{}))
-	}
-	b.checkpoint(t)
+	b := newFilledBed(t, 3, 600)
 	g := &b.p.Alloc.Growth
 	size := int64(b.p.Alloc.Pages()) * MinPageSize
 	require.NoError(t, g.ensure(size+steps*freeStep, 0))
