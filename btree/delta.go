@@ -78,7 +78,8 @@ func ApplyDelta(b, changes []byte) error {
 	for off := deltaHeader; off < len(changes); off += deltaCell(changes, off) {
 		s := withHeader(off) // of a cell with an inline value
 		c := cell{
-			key: keyAt(changes, s), val: valueAt(changes, s), tag: tagAt(changes, s), info: infoAt(changes, s),
+			key: keyAt(changes, s), val: valueAt(changes, s),
+			tag: tagAt(changes, s), info: infoAt(changes, s),
 		}
 		i, found, shared := leafSearch(b, count(b), c.key)
 		switch {
