@@ -197,11 +197,18 @@ func (tx *Tx) DeleteRange(id TreeID, lo, hi []byte) (rows uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	lo, hi = w.shortBound(lo), w.shortBound(hi)
 	if rows, err = w.deleteRange(id, lo, hi); err != nil || rows == 0 {
 		return rows, tx.abort(err)
 	}
 	w.redo = appendRange(w.redo, id, lo, hi)
 	return rows, tx.abort(w.logged())
+}
+
+// shortBound cuts a bound that is longer than any key: all keys compare with the rest as with it.
+func (w *writer) shortBound(b []byte) []byte {
+	most := tree.MaxKey(w.PageSize()) + 1
+	return b[:min(len(b), most):min(len(b), most)]
 }
 
 func (w *writer) deleteRange(id TreeID, lo, hi []byte) (rows uint64, err error) {

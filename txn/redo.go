@@ -157,30 +157,30 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 	r.id = TreeID(d.uvarint())
 	switch r.op {
 	case opPut:
-		r.key, r.value = d.bytes(), d.bytes()
+		r.key, r.value = d.key(), d.bytes()
 	case opPutTag:
-		r.tag, r.key, r.value = d.int64(), d.bytes(), d.bytes()
+		r.tag, r.key, r.value = d.int64(), d.key(), d.bytes()
 		if r.tag == 0 && !d.short {
 			return r, nil, errors.New("put with the tag 0")
 		}
 	case opDelete:
-		r.key = d.bytes()
+		r.key = d.key()
 	case opRange:
 		bounds := d.byte()
 		if bounds&rangeLo != 0 {
-			r.key = d.bytes()
+			r.key = d.key()
 		}
 		if bounds&rangeHi != 0 {
-			r.value = d.bytes()
+			r.value = d.key()
 		}
 		if bounds > rangeLo|rangeHi {
 			return r, nil, fmt.Errorf("delete range with bounds %#x", bounds)
 		}
 	case opCreate, opDrop, opClear, opNextTree:
 	case opSetTag:
-		r.tag, r.key = d.int64(), d.bytes()
+		r.tag, r.key = d.int64(), d.key()
 	case opPutNamed:
-		r.tag, r.key = d.int64(), d.bytes()
+		r.tag, r.key = d.int64(), d.key()
 		size, id, epoch, sum := d.uvarint(), d.uvarint(), d.uvarint(), uint64(d.int64())
 		if size > tree.MaxValue || epoch > uint64(pager.MaxEpoch) {
 			return r, nil, fmt.Errorf("named value of %d bytes in epoch %d", size, epoch)
@@ -199,7 +199,10 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 			return r, nil, fmt.Errorf("operation %d is not known", r.op)
 		}
 	}
-	if d.short {
+	switch {
+	case d.long:
+		return r, nil, errors.New("a length is impossible")
+	case d.short:
 		return r, nil, errShortRedo
 	}
 	return r, d.b, nil
@@ -218,7 +221,7 @@ func decodePutHead(b []byte) (r redo, size uint64, value []byte) {
 	default:
 		return redo{}, 0, nil
 	}
-	r.key, size = d.bytes(), d.uvarint()
+	r.key, size = d.key(), d.uvarint()
 	if d.short {
 		return redo{}, 0, nil
 	}
@@ -228,6 +231,7 @@ func decodePutHead(b []byte) (r redo, size uint64, value []byte) {
 type redoDecoder struct {
 	b     []byte
 	short bool
+	long  bool // a length is impossible: more bytes do not help
 }
 
 func (d *redoDecoder) byte() byte {
@@ -253,6 +257,7 @@ func (d *redoDecoder) int64() int64 {
 func (d *redoDecoder) uvarint() uint64 {
 	v, n := binary.Uvarint(d.b)
 	if n <= 0 {
+		d.long = d.long || !d.short && n < 0
 		d.short = true
 		return 0
 	}
@@ -263,6 +268,7 @@ func (d *redoDecoder) uvarint() uint64 {
 // sums returns the checksums of leaves, and how many there are.
 func (d *redoDecoder) sums() (n uint64, sums []byte) {
 	n = d.uvarint()
+	d.long = d.long || !d.short && n > leafRunMax
 	if d.short || n > uint64(len(d.b)/sumSize) {
 		d.short = true
 		return 0, nil
@@ -271,9 +277,20 @@ func (d *redoDecoder) sums() (n uint64, sums []byte) {
 	return n, sums
 }
 
+// key is bytes of a key, or of a bound of a range.
+func (d *redoDecoder) key() []byte {
+	n, _ := binary.Uvarint(d.b)
+	d.long = d.long || !d.short && n > maxBound
+	return d.bytes()
+}
+
+// maxBound is the size of the longest key, and one byte: see shortBound.
+const maxBound = uint64(pager.MaxPageSize/4 + 8 + 1)
+
 // bytes returns a slice that is never nil unless the payload is cut short.
 func (d *redoDecoder) bytes() []byte {
 	n := d.uvarint()
+	d.long = d.long || !d.short && n > tree.MaxValue
 	if d.short || n > uint64(len(d.b)) {
 		d.short = true
 		return nil

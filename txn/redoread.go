@@ -135,8 +135,14 @@ func (d *redoReader) take(part []byte, fn func(r redo, raw []byte) error) (rest 
 	return nil, nil
 }
 
-// keep keeps the rest of a part for the next one.
-func (d *redoReader) keep(rest []byte) { d.carry = append(d.carry[:0], rest...) }
+// keep keeps the rest of a part for the next one. That of an operation which goes on is not copied
+// for each of its parts.
+func (d *redoReader) keep(rest []byte) {
+	if len(rest) > 0 && len(rest) == len(d.carry) && &rest[0] == &d.carry[0] {
+		return
+	}
+	d.carry = append(d.carry[:0], rest...)
+}
 
 // end says that the commit has no more parts.
 func (d *redoReader) end() error {
