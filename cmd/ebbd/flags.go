@@ -206,7 +206,11 @@ func (f *flags) readFiles(t *texts) error {
 func readPassword(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	first, _, _ := strings.Cut(string(text), "\n")
-	return strings.TrimSuffix(first, "\r"), err
+	first = strings.TrimSuffix(first, "\r")
+	if err == nil && first == "" { // it would be none, and the server open to all
+		err = fmt.Errorf("--requirepass-file: the first line of %s is empty", path)
+	}
+	return first, err
 }
 
 // seconds is a flag of a duration, of which a number alone means seconds, as in Redis.

@@ -97,6 +97,16 @@ func TestTimeoutsAreSecondsOrDurations(t *testing.T) {
 	}
 }
 
+// TestEmptyPasswordFileIsRefused: the server ran without a password then.
+func TestEmptyPasswordFileIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "password")
+	for _, text := range []string{"", "\n", "\r\nsecret\n"} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := parseFlags([]string{"--requirepass-file", path}, io.Discard)
+		require.ErrorContains(t, err, "the first line of "+path+" is empty")
+	}
+}
+
 // TestAnAddressWithAMinusIsOptional: the bind of Redis's own configuration ends with -::1, and the
 // server did not start on a machine without IPv6.
 func TestAnAddressWithAMinusIsOptional(t *testing.T) {
