@@ -71,7 +71,11 @@ func (a *frameArena) slab() ([]byte, error) {
 	if n := len(a.slabs); n > 0 {
 		size = min(2*len(a.slabs[n-1]), lastSlab)
 	}
-	return offheap.Alloc(max(size, 4*a.pageSize))
+	b, err := offheap.Alloc(max(size, 4*a.pageSize))
+	if len(b) == offheap.HugePage { // A small store that needs part of it would clear all of it.
+		offheap.UseSmallPages(b)
+	}
+	return b, err
 }
 
 // release frees a frame that no reader uses any more.
