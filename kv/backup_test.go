@@ -122,8 +122,7 @@ func TestBackupErrors(t *testing.T) {
 // TestRestoreOnTheDisk of the system: a backup file, an existing path, the mode of the new file.
 func TestRestoreOnTheDisk(t *testing.T) {
 	dir := t.TempDir()
-	db, err := kv.Open(filepath.Join(dir, "a.ebb"), nil)
-	require.NoError(t, err)
+	db := mustOpen(t, filepath.Join(dir, "a.ebb"), nil)
 	require.NoError(t, db.Put([]byte("large"), make([]byte, 3<<20)))
 	fill(t, db, "a", "b")
 	file, err := os.Create(filepath.Join(dir, "full"))
@@ -137,8 +136,7 @@ func TestRestoreOnTheDisk(t *testing.T) {
 		return kv.Restore(t.Context(), path, file)
 	}
 	require.NoError(t, restore(at))
-	again, err := kv.Open(at, &kv.Options{MustExist: true})
-	require.NoError(t, err)
+	again := mustOpen(t, at, &kv.Options{MustExist: true})
 	require.Equal(t, rows(t, db, "default"), rows(t, again, "default"))
 	checkStore(t, again)
 	require.NoError(t, again.Close())
@@ -192,8 +190,7 @@ func TestWriteToWritesACompactStore(t *testing.T) {
 	rows := 2000 * (8 + 100)
 	require.Less(t, file.Len(), rows*115/100+64<<10+12*4096)
 	require.NoError(t, os.WriteFile(path, file.Bytes(), 0o600))
-	copied, err := kv.Open(path, &kv.Options{Clock: clock.now, MustExist: true})
-	require.NoError(t, err)
+	copied := mustOpen(t, path, &kv.Options{Clock: clock.now, MustExist: true})
 	defer func() { require.NoError(t, copied.Close()) }()
 	require.True(t, copied.RecoveryInfo().Clean)
 	for p := range copied.Check(t.Context()) {
@@ -245,9 +242,8 @@ func TestWriteToReportsWhatKeepsItFromWriting(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrInvalidOptions)
 		return nil
 	}))
-	tx, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := beginTx(t, db, false)
 	require.NoError(t, tx.Rollback())
-	_, err = tx.WriteTo(&bytes.Buffer{})
+	_, err := tx.WriteTo(&bytes.Buffer{})
 	require.ErrorIs(t, err, kv.ErrTxnDone)
 }

@@ -235,8 +235,7 @@ func TestBulkLoadKeepsNoSlice(t *testing.T) {
 	const rows = 300
 	for name, o := range map[string]kv.CFOptions{"plain": {}, "expiring": {DefaultTTL: time.Hour}} {
 		t.Run(name, func(t *testing.T) {
-			db, err := kv.Open(filepath.Join(t.TempDir(), "test.ebb"), &kv.Options{Durability: kv.NoSync})
-			require.NoError(t, err)
+			db := mustOpen(t, filepath.Join(t.TempDir(), "test.ebb"), &kv.Options{Durability: kv.NoSync})
 			require.NoError(t, db.CreateCF("f", o))
 			key, value := make([]byte, 8), make([]byte, sizes[len(sizes)-1])
 			n, err := db.BulkLoad(t.Context(), "f", func(yield func(key, value []byte) bool) {
@@ -285,8 +284,7 @@ func TestBulkLoadBesideOtherWriters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := openTest(t)
 			require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
-			tx, err := db.Begin(t.Context(), true)
-			require.NoError(t, err)
+			tx := beginTx(t, db, true)
 			require.NoError(t, test.meanwhile(tx))
 			loaded := make(chan error)
 			go func() {

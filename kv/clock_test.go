@@ -191,8 +191,7 @@ var sights = map[string]func(t *testing.T, db *kv.DB){
 		require.EqualValues(t, 1, db.Stats().Families["default"].Due)
 	},
 	"rolled_back_purge": func(t *testing.T, db *kv.DB) {
-		tx, err := db.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := beginTx(t, db, true)
 		res, err := tx.PurgeExpired(t.Context(), kv.PurgeOptions{})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, res.Purged)

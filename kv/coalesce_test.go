@@ -21,8 +21,7 @@ import (
 // order of writes. It returns their errors.
 func together(t *testing.T, db *kv.DB, writes ...func() error) []error {
 	t.Helper()
-	tx, err := db.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := beginTx(t, db, true)
 	errs := make([]error, len(writes))
 	var done sync.WaitGroup
 	for i, write := range writes {

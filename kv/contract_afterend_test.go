@@ -91,8 +91,7 @@ func begin(t *testing.T, db *kv.DB, writable bool, use func(*kv.Tx)) *kv.Tx {
 func openMapped(t *testing.T) *kv.DB {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "a.ebb")
-	db, err := kv.Open(at, nil)
-	require.NoError(t, err)
+	db := mustOpen(t, at, nil)
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {
 		for _, key := range []string{"k", "l", "m", "n"} {
@@ -105,8 +104,7 @@ func openMapped(t *testing.T) *kv.DB {
 		return nil
 	}))
 	require.NoError(t, db.Close())
-	db, err = kv.Open(at, nil)
-	require.NoError(t, err)
+	db = mustOpen(t, at, nil)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return db
 }

@@ -145,8 +145,7 @@ func (c *boundedCall) bounded(t *testing.T, ctx *glances, busy bool) error {
 	require.NoError(t, err)
 	checkpoints := db.Stats().Checkpoints
 	if busy {
-		holder, err := db.Begin(t.Context(), true)
-		require.NoError(t, err)
+		holder := beginTx(t, db, true)
 		looks := 0
 		ctx.waited = func() {
 			if looks++; looks == c.waits {
@@ -183,8 +182,7 @@ func TestShutdownWhoseContextEndsAtEachLook(t *testing.T) {
 			fsys := vfs.NewMemory()
 			db := openOn(t, fsys, quick)
 			fill(t, db, "a")
-			tx, err := db.Begin(t.Context(), true)
-			require.NoError(t, err)
+			tx := beginTx(t, db, true)
 			require.NoError(t, tx.Put([]byte("b"), nil))
 			ctx := newGlances(n)
 			committed := false
@@ -273,8 +271,7 @@ func TestReadsThatMeetShutdownReturnErrClosed(t *testing.T) {
 			}))
 			require.NoError(t, db.Close())
 			open()
-			tx, err := db.Begin(t.Context(), false)
-			require.NoError(t, err)
+			tx := beginTx(t, db, false)
 			if onDamage {
 				tx.OnDamage(func(d kv.Damage) bool { t.Errorf("damage: %v", d); return true })
 			}

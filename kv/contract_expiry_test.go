@@ -109,8 +109,7 @@ func TestTTLOfAnExpiredKeyAnswersTheSameWhenAskedTwice(t *testing.T) {
 func TestSnapshotSeesTheKeyForItsWholeLife(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	fillTTL(t, db, 300, time.Second)
-	old, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
+	old := beginTx(t, db, false)
 	clock.move(time.Hour)
 	res, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{})
 	require.NoError(t, err)

@@ -109,8 +109,7 @@ func open(t *testing.T, fsys vfs.FS, o *kv.Options) subject {
 	t.Helper()
 	db, err := openfs.Open(fsys, path, o, txn.Options{})
 	require.NoError(t, err)
-	old, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
+	old := beginTx(t, db, false)
 	return subject{db: db, old: old}
 }
 
@@ -118,8 +117,7 @@ func open(t *testing.T, fsys vfs.FS, o *kv.Options) subject {
 // system.
 func TestOpenContract(t *testing.T) {
 	good := filepath.Join(t.TempDir(), "good.ebb")
-	db, err := kv.Open(good, nil)
-	require.NoError(t, err)
+	db := mustOpen(t, good, nil)
 	fill(t, db, "k")
 	require.NoError(t, db.Close())
 	content, err := os.ReadFile(good)
@@ -200,8 +198,7 @@ func TestSecondHandleIsLockedOut(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrLocked)
 	}
 	require.NoError(t, db.Close())
-	first, err := kv.Open(at, &kv.Options{ReadOnly: true})
-	require.NoError(t, err)
+	first := mustOpen(t, at, &kv.Options{ReadOnly: true})
 	second, err := kv.Open(at, &kv.Options{ReadOnly: true})
 	require.NoError(t, err, "any number may read")
 	_, err = kv.Open(at, nil)

@@ -92,8 +92,7 @@ func TestReaderOpenForHours(t *testing.T) {
 		churn(t, db, 100)
 		plain := db.Stats().FileBytes
 
-		tx, err := db.Begin(t.Context(), false)
-		require.NoError(t, err)
+		tx := beginTx(t, db, false)
 		sum := snapshot(t, tx)
 		pinned := int64(0)
 		for hour := range 5 {
@@ -209,8 +208,7 @@ func TestRowsInOrderBesideReaders(t *testing.T) {
 			return err
 		}))
 		require.NoError(t, db.Close())
-		db, err = kv.Open(at, o)
-		require.NoError(t, err)
+		db = mustOpen(t, at, o)
 	}
 	require.NoError(t, db.Close())
 }

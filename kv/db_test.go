@@ -94,10 +94,8 @@ func TestClosedStoreKeepsItsLastNumbers(t *testing.T) {
 func TestShutdownWaitsForOpenTransactions(t *testing.T) {
 	fsys := vfs.NewMemory()
 	db := openOn(t, fsys, quick)
-	reader, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
-	writer, err := db.Begin(t.Context(), true)
-	require.NoError(t, err)
+	reader := beginTx(t, db, false)
+	writer := beginTx(t, db, true)
 	done := make(chan error)
 	var none context.Context // means background
 	go func() { done <- db.Shutdown(none) }()

@@ -161,8 +161,7 @@ func failingStores(t *testing.T) map[string]func() error {
 	return map[string]func() error{
 		"ErrInvalidPath": func() error { return open(t.TempDir(), nil) },
 		"ErrReadOnlyDB": func() error {
-			db, err := kv.Open(at("a.ebb", storeFile(t)), &kv.Options{ReadOnly: true})
-			require.NoError(t, err)
+			db := mustOpen(t, at("a.ebb", storeFile(t)), &kv.Options{ReadOnly: true})
 			return errors.Join(db.Put(k, nil), db.Close())
 		},
 		"ErrClosed": func() error {
@@ -172,8 +171,7 @@ func failingStores(t *testing.T) map[string]func() error {
 		},
 		"ErrLocked": func() error {
 			name := at("a.ebb", "")
-			db, err := kv.Open(name, nil)
-			require.NoError(t, err)
+			db := mustOpen(t, name, nil)
 			defer func() { require.NoError(t, db.Close()) }()
 			return open(name, nil)
 		},
@@ -202,8 +200,7 @@ func failingStores(t *testing.T) map[string]func() error {
 		},
 		"ErrFileReplaced": func() error {
 			name := at("a.ebb", "")
-			db, err := kv.Open(name, nil)
-			require.NoError(t, err)
+			db := mustOpen(t, name, nil)
 			fill(t, db, "k")
 			require.NoError(t, os.Rename(name, name+"2"))
 			return errors.Join(db.Checkpoint(t.Context()), ignored(db.Close()))
@@ -268,8 +265,7 @@ func loadInto(db *kv.DB, keys ...string) error {
 // storeFile is the main file of a store that was closed.
 func storeFile(t *testing.T) string {
 	name := filepath.Join(t.TempDir(), "a.ebb")
-	db, err := kv.Open(name, nil)
-	require.NoError(t, err)
+	db := mustOpen(t, name, nil)
 	fill(t, db, "k")
 	require.NoError(t, db.Close())
 	b, err := os.ReadFile(name)

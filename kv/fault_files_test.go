@@ -219,9 +219,8 @@ func removeSegment(t *testing.T, disk vfs.FS) {
 func fileOfRows(t *testing.T) string {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "a.ebb")
-	db, err := kv.Open(at, nil)
-	require.NoError(t, err)
-	_, err = db.BulkLoad(t.Context(), "default", numbered(100_000))
+	db := mustOpen(t, at, nil)
+	_, err := db.BulkLoad(t.Context(), "default", numbered(100_000))
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	return at
@@ -231,11 +230,10 @@ func fileOfRows(t *testing.T) string {
 // them is a fault.
 func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 	at := fileOfRows(t)
-	db, err := kv.Open(at, nil)
-	require.NoError(t, err)
+	db := mustOpen(t, at, nil)
 	platformtest.MayRefuse(t, os.Truncate(at, 4*4096), "windows")
 	key := []byte("k00050000")
-	_, err = db.Get(key)
+	_, err := db.Get(key)
 	require.ErrorIs(t, err, kv.ErrCorrupt)
 	require.ErrorIs(t, db.View(func(tx *kv.Tx) error {
 		for range tx.All() {
@@ -262,8 +260,7 @@ func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
 	platformtest.NeedsMap(t)
 	at := filepath.Join(t.TempDir(), "a.ebb")
 	name := func(i int) string { return fmt.Sprintf("family-%05d", i) }
-	db, err := kv.Open(at, nil)
-	require.NoError(t, err)
+	db := mustOpen(t, at, nil)
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {
 		for i := range 3000 {
 			require.NoError(t, tx.CreateCF(name(i), kv.CFOptions{}))
@@ -271,8 +268,7 @@ func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, db.Close())
-	db, err = kv.Open(at, nil)
-	require.NoError(t, err)
+	db = mustOpen(t, at, nil)
 	key, cut := []byte("k"), false
 	require.ErrorIs(t, db.Update(func(tx *kv.Tx) error {
 		_, err := tx.CF(name(2500)).Has(key)
@@ -325,16 +321,14 @@ func TestFileCutShortInsideAValueIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := filepath.Join(t.TempDir(), "a.ebb")
-			db, err := kv.Open(at, nil)
-			require.NoError(t, err)
+			db := mustOpen(t, at, nil)
 			for range 2 { // The pages above the value lie where the first one was.
 				require.NoError(t, db.PutTTL(key, value, time.Hour))
 				require.NoError(t, db.Checkpoint(t.Context()))
 			}
 			require.NoError(t, db.Put(small, nil))
 			require.NoError(t, db.Close())
-			db, err = kv.Open(at, nil)
-			require.NoError(t, err)
+			db = mustOpen(t, at, nil)
 			got, err := get(db)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(value, got))
@@ -360,8 +354,7 @@ func TestFileCutShortBeforeACheckpoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := filepath.Join(t.TempDir(), "a.ebb")
-			db, err := kv.Open(at, nil)
-			require.NoError(t, err)
+			db := mustOpen(t, at, nil)
 			// so many that the table of their trees has several leaves
 			require.NoError(t, db.Update(func(tx *kv.Tx) error {
 				for i := range 400 {
@@ -371,12 +364,11 @@ func TestFileCutShortBeforeACheckpoint(t *testing.T) {
 				}
 				return nil
 			}))
-			_, err = db.BulkLoad(t.Context(), "f200", numbered(100))
+			_, err := db.BulkLoad(t.Context(), "f200", numbered(100))
 			require.NoError(t, err)
 			require.NoError(t, db.Close())
 
-			db, err = kv.Open(at, nil)
-			require.NoError(t, err)
+			db = mustOpen(t, at, nil)
 			require.NoError(t, db.Update(func(tx *kv.Tx) error {
 				return tx.CF("f200").Put([]byte("k"),
 					nil)

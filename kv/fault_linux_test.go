@@ -55,8 +55,7 @@ func TestTooManyOpenFilesForAMoment(t *testing.T) {
 		require.NoError(t, putRow(db, n-1))
 		require.NoError(t, db.Checkpoint(t.Context()))
 		require.NoError(t, db.Close())
-		db, err = kv.Open(path, nil)
-		require.NoError(t, err)
+		db = mustOpen(t, path, nil)
 		count, err := db.Count()
 		require.NoError(t, err)
 		require.EqualValues(t, n, count)
@@ -85,8 +84,7 @@ func TestLimitOfFileSize(t *testing.T) {
 // TestProcessChangesItsDirectory under a store that was opened by a relative path.
 func TestProcessChangesItsDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
-	db, err := kv.Open("a.ebb", nil)
-	require.NoError(t, err)
+	db := mustOpen(t, "a.ebb", nil)
 	require.NoError(t, putRow(db, 0))
 	t.Chdir(t.TempDir())
 	require.NoError(t, db.Checkpoint(t.Context()))
@@ -111,8 +109,7 @@ func TestLockEndsWithClose(t *testing.T) {
 		}()
 	}
 	for range 200 {
-		db, err := kv.Open(path, nil)
-		require.NoError(t, err)
+		db := mustOpen(t, path, nil)
 		require.NoError(t, db.Close())
 	}
 	stop()
@@ -124,19 +121,16 @@ func TestLockEndsWithClose(t *testing.T) {
 // TestLockEndsWithShutdown though an ended reader keeps the memory that it reads.
 func TestLockEndsWithShutdown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
-	db, err := kv.Open(path, nil)
-	require.NoError(t, err)
+	db := mustOpen(t, path, nil)
 	require.NoError(t, putRow(db, 0))
-	tx, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := beginTx(t, db, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, db.Shutdown(ctx))
-	_, err = tx.Get([]byte("k000000"))
+	_, err := tx.Get([]byte("k000000"))
 	require.ErrorIs(t, err, kv.ErrClosed)
 	require.NoError(t, tx.Rollback())
-	db, err = kv.Open(path, nil)
-	require.NoError(t, err)
+	db = mustOpen(t, path, nil)
 	require.NoError(t, db.Close())
 }
 
@@ -155,8 +149,7 @@ func TestStoreWithoutAddressesForAMap(t *testing.T) {
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_AS, &bound))
 	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_AS, &before)) }()
 	for _, want := range []string{"", "v"} {
-		db, err := kv.Open(path, nil)
-		require.NoError(t, err)
+		db := mustOpen(t, path, nil)
 		if want == "" {
 			require.NoError(t, db.Put([]byte("k"), []byte("v")))
 		}
@@ -195,8 +188,7 @@ func TestFullFileSystemFailsTheCallAndNothingElse(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, stored, n)
 			require.NoError(t, db.Close(), "what is stored is made durable without more room")
-			db, err = kv.Open(path, &kv.Options{Durability: kv.NoSync})
-			require.NoError(t, err)
+			db = mustOpen(t, path, &kv.Options{Durability: kv.NoSync})
 			n, err = db.Count()
 			require.NoError(t, err)
 			require.EqualValues(t, stored, n)
@@ -214,19 +206,17 @@ func TestFullFileSystemFailsTheCallAndNothingElse(t *testing.T) {
 func TestWithoutWritePermission(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, "a.ebb")
-	db, err := kv.Open(at, nil)
-	require.NoError(t, err)
+	db := mustOpen(t, at, nil)
 	fill(t, db, "k")
 	require.NoError(t, db.Close())
 	unprivileged(t, dir, at)
 
 	before := image(t, vfs.OS, dir)
-	_, err = kv.Open(at, nil)
+	_, err := kv.Open(at, nil)
 	require.ErrorIs(t, err, fs.ErrPermission)
 	_, err = kv.Open(filepath.Join(dir, "new.ebb"), nil)
 	require.ErrorIs(t, err, fs.ErrPermission)
-	db, err = kv.Open(at, &kv.Options{ReadOnly: true})
-	require.NoError(t, err)
+	db = mustOpen(t, at, &kv.Options{ReadOnly: true})
 	require.Equal(t, []string{"k=v-k"}, rows(t, db, "default"))
 	require.NoError(t, db.Close())
 	require.Equal(t, before, image(t, vfs.OS, dir))

@@ -54,8 +54,7 @@ func (c boundCase) open(t *testing.T) *kv.DB {
 	if c.memory {
 		return openOn(t, vfs.NewMemory(), o)
 	}
-	db, err := kv.Open(t.TempDir()+"/a.ebb", o)
-	require.NoError(t, err)
+	db := mustOpen(t, t.TempDir()+"/a.ebb", o)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return db
 }
@@ -202,8 +201,7 @@ func TestNoPutWaitsForASnapshotUnderMaxBytes(t *testing.T) {
 	c := boundCase{32 << 20, 4_000, kv.Sync, true}
 	db := c.open(t)
 	n := c.fill(t, db, "default")
-	held, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
+	held := beginTx(t, db, false)
 	require.NoError(t, db.Clear())
 	require.NoError(t, db.Put(boundKey(0), make([]byte, c.size)), "in the pages kept for deletes")
 	for i := range 5 {

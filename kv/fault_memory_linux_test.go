@@ -190,8 +190,7 @@ func TestMemoryChild(t *testing.T) {
 		return
 	}
 	require.NoError(t, db.Put([]byte("a row before"), nil))
-	tx, err := db.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := beginTx(t, db, true)
 	tx.SetDurability(kv.NoSync)
 	rnd, key, value := rand.New(rand.NewSource(1)), make([]byte, 16), make([]byte, 100)
 	for i := range rows {

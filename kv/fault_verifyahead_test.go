@@ -65,9 +65,8 @@ func TestLongScansOfATruncatedFile(t *testing.T) {
 // storeOfLeaves is the file of a store of several hundred leaves.
 func storeOfLeaves(t *testing.T) []byte {
 	path := filepath.Join(t.TempDir(), "a.ebb")
-	db, err := kv.Open(path, nil)
-	require.NoError(t, err)
-	err = db.Update(func(tx *kv.Tx) error {
+	db := mustOpen(t, path, nil)
+	err := db.Update(func(tx *kv.Tx) error {
 		for i := range 2000 {
 			i = i * 1009 % 2000 // branches are in front of most leaves
 			if err := tx.Put(fmt.Appendf(nil, "%06d", i), bytes.Repeat([]byte{byte(i)}, 600)); err != nil {

@@ -80,8 +80,7 @@ func TestGetManyGetsWhatGetDoes(t *testing.T) {
 		clock.move(time.Second)
 		switch round % 4 {
 		case 0:
-			tx, err := db.Begin(t.Context(), false)
-			require.NoError(t, err)
+			tx := beginTx(t, db, false)
 			held = tx
 		case 2:
 			require.NoError(t, db.Checkpoint(t.Context()))
@@ -114,14 +113,13 @@ func TestGetManyErrors(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.Put([]byte("a"), nil))
 	never := func(int, []byte) bool { t.Error("called"); return false }
-	tx, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := beginTx(t, db, false)
 	require.ErrorIs(t, tx.GetMany([][]byte{[]byte("a"), nil}, never), kv.ErrKeyEmpty)
 	require.ErrorIs(t, tx.GetMany([][]byte{[]byte("a"), largeKey}, never), kv.ErrKeyTooLarge)
 	require.ErrorIs(t, tx.CF("absent").GetMany(nil, never), kv.ErrCFNotFound)
 	require.NoError(t, tx.Rollback())
 	require.ErrorIs(t, tx.GetMany(nil, never), kv.ErrTxnDone)
-	_, err = db.CF("absent").GetMany(nil)
+	_, err := db.CF("absent").GetMany(nil)
 	require.ErrorIs(t, err, kv.ErrCFNotFound)
 }
 
@@ -135,8 +133,7 @@ func TestGetManyCallsBackOutsideOfTheTransaction(t *testing.T) {
 		keys = append(keys, fmt.Appendf(nil, "%02d", i))
 		require.NoError(t, db.CF("f").Put(keys[i], keys[i]))
 	}
-	tx, err := db.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := beginTx(t, db, true)
 	f, calls := tx.CF("f"), 0
 	require.NoError(t, f.GetMany(keys, func(int, []byte) bool { calls++; return calls < 3 }))
 	require.Equal(t, 3, calls)

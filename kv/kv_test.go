@@ -46,6 +46,13 @@ func openOn(t testing.TB, fs vfs.FS, o *kv.Options) *kv.DB {
 	return db
 }
 
+func beginTx(t testing.TB, db *kv.DB, writable bool) *kv.Tx {
+	t.Helper()
+	tx, err := db.Begin(context.Background(), writable)
+	require.NoError(t, err)
+	return tx
+}
+
 // checkStore requires that Check finds nothing. A store that the test has closed is not looked at.
 func checkStore(t testing.TB, db *kv.DB) {
 	t.Helper()

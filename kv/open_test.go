@@ -134,12 +134,10 @@ func TestLinkMeansItsFile(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Dir(at), 0o755))
 		platformtest.MayRefuse(t, os.Symlink(filepath.Join("real", "a.ebb"), link), "windows")
 		if there {
-			db, err := kv.Open(at, nil)
-			require.NoError(t, err)
+			db := mustOpen(t, at, nil)
 			require.NoError(t, db.Close())
 		}
-		db, err := kv.Open(link, nil)
-		require.NoError(t, err)
+		db := mustOpen(t, link, nil)
 		require.NoError(t, db.Put([]byte("k"), []byte("v")))
 		require.Equal(t, at, db.Path())
 		info, err := os.Lstat(link)
@@ -149,8 +147,7 @@ func TestLinkMeansItsFile(t *testing.T) {
 		killed := t.TempDir() // the files after a kill, opened by the file's own name
 		require.NoError(t, os.CopyFS(killed, os.DirFS(filepath.Dir(at))))
 		require.NoError(t, db.Close())
-		db, err = kv.Open(filepath.Join(killed, "a.ebb"), nil)
-		require.NoError(t, err)
+		db = mustOpen(t, filepath.Join(killed, "a.ebb"), nil)
 		value, err := db.Get([]byte("k"))
 		require.NoError(t, err)
 		require.Equal(t, "v", string(value))
@@ -174,8 +171,7 @@ func TestLinkThroughLinks(t *testing.T) {
 	}
 	require.NoError(t, os.Symlink("relative", filepath.Join(dir, "twice")))
 	at := filepath.Join(dir, "other", "a.ebb")
-	db, err := kv.Open(at, nil)
-	require.NoError(t, err)
+	db := mustOpen(t, at, nil)
 	require.NoError(t, db.Put([]byte("k"), []byte("v")))
 	for _, name := range []string{"a.ebb", "a.ebb-wal-000001"} {
 		b, err := os.ReadFile(filepath.Join(dir, "other", name))

@@ -245,8 +245,7 @@ func TestRangeEndsWithItsTransaction(t *testing.T) {
 	}))
 	for _, reverse := range []bool{false, true} {
 		for _, stop := range []int{1, 2, 7, 50, 1000} {
-			tx, err := db.Begin(t.Context(), false)
-			require.NoError(t, err)
+			tx := beginTx(t, db, false)
 			n := 0
 			for range tx.Scan(kv.ScanOptions{Reverse: reverse}) {
 				if n++; n == stop {

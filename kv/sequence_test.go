@@ -108,8 +108,7 @@ func TestSequenceErrors(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrReadOnlyTxn)
 		return nil
 	}))
-	tx, err := db.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := beginTx(t, db, true)
 	require.NoError(t, putLast(tx, []byte("\xff\xff\xff\xff\xff\xff\xff\xff")))
 	_, err = tx.NextSequence()
 	require.ErrorIs(t, err, kv.ErrNotCounter)

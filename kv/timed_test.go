@@ -69,8 +69,7 @@ func TestRowsPastRetentionAreHiddenAtOnceAndDroppedByPartition(t *testing.T) {
 	for i := range 10 {
 		require.NoError(t, m.Append(start.Add(time.Duration(i)*time.Minute), []byte("k"), []byte("v")))
 	}
-	old, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
+	old := beginTx(t, db, false)
 	defer func() { _ = old.Rollback() }()
 	clock.ms.Store((start.Add(time.Hour + 5*time.Minute)).UnixMilli()) // rows 0 to 5 are expired
 	rows := func(tx *kv.Tx) int {
@@ -82,7 +81,7 @@ func TestRowsPastRetentionAreHiddenAtOnceAndDroppedByPartition(t *testing.T) {
 		require.Equal(t, 10, rows(old), "a snapshot has its own instant")
 		return nil
 	}))
-	_, err = m.GetAt(start.Add(5*time.Minute), []byte("k"))
+	_, err := m.GetAt(start.Add(5*time.Minute), []byte("k"))
 	require.ErrorIs(t, err, kv.ErrNotFound)
 	_, err = m.GetAt(start.Add(6*time.Minute), []byte("k"))
 	require.NoError(t, err)

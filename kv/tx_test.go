@@ -156,12 +156,11 @@ func TestManagedTransactionRefusesToEnd(t *testing.T) {
 
 func TestBeginCommitRollback(t *testing.T) {
 	db := openTest(t)
-	tx, err := db.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := beginTx(t, db, true)
 	require.True(t, tx.Writable())
 	before := tx.Seq()
 	require.NoError(t, tx.Put([]byte("k"), []byte("v")))
-	_, err = db.Get([]byte("k"))
+	_, err := db.Get([]byte("k"))
 	require.ErrorIs(t, err, kv.ErrNotFound, "others do not see it yet")
 	require.NoError(t, tx.Commit())
 	require.Equal(t, before+1, tx.Seq())
@@ -174,8 +173,7 @@ func TestBeginCommitRollback(t *testing.T) {
 	require.NoError(t, tx.Commit())
 	require.ErrorIs(t, tx.Commit(), kv.ErrTxnDone)
 
-	tx, err = db.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx = beginTx(t, db, true)
 	require.NoError(t, tx.Delete([]byte("k")))
 	require.NoError(t, tx.Rollback())
 	require.Equal(t, []string{"k=v"}, rows(t, db, "default"))
@@ -217,8 +215,7 @@ func TestEndedTransactionIsDone(t *testing.T) {
 
 func TestSavepoints(t *testing.T) {
 	db := openTest(t)
-	other, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
+	other := beginTx(t, db, false)
 	defer func() { require.NoError(t, other.Rollback()) }()
 	ran := []string{}
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {

@@ -22,12 +22,10 @@ func TestPutsTakeNoPagesFromTheCollector(t *testing.T) {
 	key, val := make([]byte, 16), make([]byte, 100)
 	n := uint64(0)
 	put := func(count int) {
-		tx, err := s.Begin(nil, true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		for range count {
 			n++
-			_, err = tx.Put(CatalogTree, benchKey(key, n), val, 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, benchKey(key, n), val, 0)
 		}
 		require.NoError(t, tx.Commit(NoSync))
 	}

@@ -35,8 +35,7 @@ func fillTree(t *testing.T, s *Store, rows int) map[string]string {
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range rows {
-			_, err := tx.Put(9, batchKey(i), []byte("value"), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, batchKey(i), []byte("value"), 0)
 			all[string(batchKey(i))] = "value"
 		}
 	})
@@ -87,8 +86,7 @@ func TestBatchesBesideReaders(t *testing.T) {
 		rounds = 20
 	}
 	for range rounds {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		then := maps.Clone(want)
 		for range 1 + rnd.IntN(3) {
 			changes := someChanges(rnd, 1+rnd.IntN(3000), rows)
@@ -101,8 +99,7 @@ func TestBatchesBesideReaders(t *testing.T) {
 				}
 				if rnd.IntN(400) == 0 {
 					key := batchKey(rnd.IntN(rows))
-					_, err := tx.Put(9, key, make([]byte, 900), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 9, key, make([]byte, 900), 0)
 					then[string(key)] = string(make([]byte, 900))
 				}
 			}

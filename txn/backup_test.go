@@ -69,8 +69,7 @@ func requireRestores(t *testing.T, o Options, chain ...*backedUp) *Store {
 	require.True(t, s.Recovery().Clean)
 	require.False(t, s.Recovery().Created)
 	requireSound(t, s)
-	tx, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	require.Equal(t, last.seq, tx.Seq())
 	got := contents(t, tx, 9)
@@ -112,8 +111,7 @@ func churn(t *testing.T, s *Store, rnd *rand.Rand, n int) {
 					require.NoError(t, tx.Drop(10))
 				} else {
 					require.NoError(t, tx.Create(10))
-					_, err := tx.Put(10, []byte("k"), make([]byte, 3000), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 10, []byte("k"), make([]byte, 3000), 0)
 				}
 			}
 		})
@@ -133,14 +131,12 @@ func TestBackupsRestore(t *testing.T) {
 			disk := vfs.NewMemory()
 			o := testOptions(disk)
 			o.PageSize, o.SmallGroups = pageSize, true
-			s, err := Open("/a.ebb", o)
-			require.NoError(t, err)
+			s := mustOpen(t, o)
 			var chains [][]*backedUp
 			for i := range racetest.Sample(40, 10) {
 				if i%7 == 6 {
 					require.NoError(t, s.Close())
-					s, err = Open("/a.ebb", o)
-					require.NoError(t, err)
+					s = mustOpen(t, o)
 				}
 				if i%7 != 6 || i%2 == 0 { // else the first change of a session follows the backup
 					churn(t, s, rnd, rnd.IntN(30))
@@ -198,8 +194,7 @@ func TestRestoredStoreGoesOn(t *testing.T) {
 func TestIncrementsOfAnotherHistoryAreRefused(t *testing.T) {
 	disk := vfs.NewMemory()
 	o := testOptions(disk)
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	churn(t, s, rand.New(rand.NewPCG(3, 3)), 10)
 	full := backupNow(t, s, nil)
 	require.NoError(t, s.Close())
@@ -212,15 +207,14 @@ func TestIncrementsOfAnotherHistoryAreRefused(t *testing.T) {
 	twin := openTest(t, "/a.ebb", twinOptions)
 	for _, one := range []*Store{s, twin} {
 		update(t, one, func(tx *Tx) {
-			_, err := tx.Put(9, []byte("twin"), fmt.Append(nil, one == twin), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, []byte("twin"), fmt.Append(nil, one == twin), 0)
 		})
 	}
 	inc, twinInc := backupNow(t, s, full), backupNow(t, twin, full)
 	require.Equal(t, inc.ID.Epoch, twinInc.ID.Epoch)
 	requireRestores(t, o, full, inc)
 	requireRestores(t, o, full, twinInc)
-	_, err = twin.Backup(t.Context(), io.Discard, BackupOptions{Since: inc.Backup})
+	_, err := twin.Backup(t.Context(), io.Discard, BackupOptions{Since: inc.Backup})
 	require.ErrorIs(t, err, ErrBackupBase)
 	third := backupNow(t, twin, twinInc)
 	o.FS = vfs.NewMemory()
@@ -254,8 +248,7 @@ func smallBackup(t *testing.T) *backedUp {
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range 3 {
-			_, err := tx.Put(9, fmt.Appendf(nil, "key %d", i), make([]byte, 10+i*2500), int64(i))
-			require.NoError(t, err)
+			mustPut(t, tx, 9, fmt.Appendf(nil, "key %d", i), make([]byte, 10+i*2500), int64(i))
 		}
 	})
 	return backupNow(t, s, nil)
@@ -340,11 +333,10 @@ func TestBackupBesideCommits(t *testing.T) {
 // TestBackupThatEnds early, by its context, its writer, or a Shutdown, keeps no page and no lock.
 func TestBackupThatEnds(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	churn(t, s, rand.New(rand.NewPCG(6, 6)), 20)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = s.Backup(ctx, &slowWriter{beside: cancel}, BackupOptions{})
+	_, err := s.Backup(ctx, &slowWriter{beside: cancel}, BackupOptions{})
 	require.ErrorIs(t, err, context.Canceled)
 	broken := errors.New("broken pipe")
 	_, err = s.Backup(t.Context(), writerFunc(func([]byte) (int, error) { return 0, broken }),
@@ -378,8 +370,7 @@ func TestCrashOfBackup(t *testing.T) {
 		t.Run(fmt.Sprintf("changed=%v", changed), func(t *testing.T) {
 			disk := crashfs.New(crashfs.Options{})
 			o := testOptions(disk)
-			s, err := Open("/a.ebb", o)
-			require.NoError(t, err)
+			s := mustOpen(t, o)
 			rnd := rand.New(rand.NewPCG(7, 7))
 			churn(t, s, rnd, 10)
 			first := backupNow(t, s, nil)
@@ -397,8 +388,7 @@ func TestCrashOfBackup(t *testing.T) {
 				Profiles: crashfs.Kill | crashfs.None | crashfs.Prefix | crashfs.Dirs, From: from,
 			}) {
 				o := testOptions(im.Disk(crashfs.Options{Untraced: true}))
-				again, err := Open("/a.ebb", o)
-				require.NoError(t, err)
+				again := mustOpen(t, o)
 				if im.Point <= done {
 					require.Len(t, rowsOfTree(t, again, 9), rows)
 				}

@@ -15,12 +15,10 @@ import (
 func openManyRows(t *testing.T) (vfs.FS, *Store) {
 	t.Helper()
 	disk := vfs.NewMemory()
-	s, err := Open("/a.ebb", testOptions(disk))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(disk))
 	update(t, s, func(tx *Tx) {
 		for i := range 500 {
-			_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%04d", i), make([]byte, 100), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, fmt.Appendf(nil, "%04d", i), make([]byte, 100), 0)
 		}
 	})
 	return disk, s
@@ -29,8 +27,7 @@ func openManyRows(t *testing.T) (vfs.FS, *Store) {
 func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
 	disk, s := openManyRows(t)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("big"), make([]byte, 20000), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("big"), make([]byte, 20000), 0)
 	})
 	require.NoError(t, s.Close())
 	f, err := disk.Open("/a.ebb", vfs.Write)
@@ -60,13 +57,11 @@ func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
 		})
 		if problems == 0 {
 			// Only free pages may change without a word.
-			tx, err := d.Begin(nil, false)
-			require.NoError(t, err)
+			tx := begin(t, d, false)
 			require.Len(t, contents(t, tx, CatalogTree), 501)
 			tx.Rollback()
 		} else {
-			tx, err := d.Begin(nil, false)
-			require.NoError(t, err)
+			tx := begin(t, d, false)
 			c := tx.Cursor(CatalogTree)
 			for ok := c.First(); ok; ok = c.Next() {
 				_ = c.Value()
@@ -98,8 +93,7 @@ func TestCheckReportsSkippedParts(t *testing.T) {
 	require.NoError(t, vfs.WriteFull(f, []byte{0xff}, int64(root.Root.Pgid)*4096+2000))
 	require.NoError(t, f.Close())
 
-	s, err = Open("/a.ebb", testOptions(disk))
-	require.NoError(t, err)
+	s = mustOpen(t, testOptions(disk))
 	var found []Problem
 	s.Check(t.Context(), func(p Problem) bool { found = append(found, p); return true })
 	require.NoError(t, s.Close())
@@ -111,11 +105,9 @@ func TestCheckReportsSkippedParts(t *testing.T) {
 }
 
 func TestCheckEndsWithItsContextAndOnAClosedStore(t *testing.T) {
-	s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("k"), nil, 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("k"), nil, 0)
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -128,7 +120,7 @@ func TestCheckEndsWithItsContextAndOnAClosedStore(t *testing.T) {
 	s.Check(context.Background(), note)
 	require.Equal(t, []string{"closed"}, kinds)
 	require.NoError(t, s.Close())
-	_, err = s.Begin(nil, true)
+	_, err := s.Begin(nil, true)
 	require.ErrorIs(t, err, ErrClosed)
 	_, err = s.Begin(nil, false)
 	require.ErrorIs(t, err, ErrClosed)

@@ -29,8 +29,7 @@ func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
 		update(t, s, func(tx *Tx) {
 			value := bytes.Repeat([]byte{v}, 900)
 			for i := range 12_000 {
-				_, err := tx.Put(9, binary.BigEndian.AppendUint32(nil, uint32(i)), value, 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, binary.BigEndian.AppendUint32(nil, uint32(i)), value, 0)
 			}
 		})
 		pages := s.pg.Pool.FrameBytes() / int64(s.pg.PageSize())
@@ -51,8 +50,7 @@ func TestLargeFreesReturnTheirPages(t *testing.T) {
 			tx.Savepoint() // pages are copied
 			value := bytes.Repeat([]byte{v}, 900)
 			for i := range 12_000 {
-				_, err := tx.Put(9, binary.BigEndian.AppendUint32(nil, uint32(i)), value, 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, binary.BigEndian.AppendUint32(nil, uint32(i)), value, 0)
 			}
 		})
 		switch v {
@@ -69,8 +67,7 @@ func TestLargeFreesReturnTheirPages(t *testing.T) {
 func TestSnapshotsKeepTheirFramesBeyondACheckpoint(t *testing.T) {
 	s := openRoomy(t)
 	rewrite(t, s, "first")
-	snapshot, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	snapshot := begin(t, s, false)
 	full := s.pg.Pool.FrameBytes()
 	require.NoError(t, s.Checkpoint(t.Context()))
 	require.GreaterOrEqual(t, s.pg.Pool.FrameBytes(), full)
@@ -96,8 +93,7 @@ func TestFramesBeginACheckpoint(t *testing.T) {
 	require.False(t, due(2*used))
 	require.True(t, due(used+used/4))
 
-	snapshot, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	snapshot := begin(t, s, false)
 	require.NoError(t, s.Checkpoint(t.Context()))
 	require.GreaterOrEqual(t, s.pg.Pool.FrameBytes(), used)
 	require.Zero(t, s.pg.Alloc.DirtyBytes())
@@ -120,8 +116,7 @@ func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
 	}{
 		"one by one": {func(tx *Tx, from, n int) {
 			for i := from; i < from+n; i++ {
-				_, err := tx.Put(9, key(i), value, 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, key(i), value, 0)
 			}
 		}, true},
 		"in batches": {func(tx *Tx, from, n int) {
@@ -133,15 +128,13 @@ func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
 		}, true},
 		"at random": {func(tx *Tx, from, n int) {
 			for i := from; i < from+n; i++ {
-				_, err := tx.Put(9, key(i*7919%100_003), value, 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, key(i*7919%100_003), value, 0)
 			}
 		}, false},
 		"a queue": {func(tx *Tx, from, n int) { // never much at a time
 			for i := from; i < from+n; i++ {
-				_, err := tx.Put(9, key(i), value, 0)
-				require.NoError(t, err)
-				_, err = tx.Delete(9, key(i-1000))
+				mustPut(t, tx, 9, key(i), value, 0)
+				_, err := tx.Delete(9, key(i-1000))
 				require.NoError(t, err)
 			}
 		}, false},
@@ -172,18 +165,15 @@ func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
 // TestFilledLeavesThatAreGivenUpCountForNothing: those of a rolled back transaction.
 func TestFilledLeavesThatAreGivenUpCountForNothing(t *testing.T) {
 	s := openRoomy(t)
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	for i := range 1000 {
-		_, err := tx.Put(9, binary.BigEndian.AppendUint64(nil, uint64(i)), make([]byte, 100), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 9, binary.BigEndian.AppendUint64(nil, uint64(i)), make([]byte, 100), 0)
 	}
 	require.NotZero(t, tx.w.filled)
 	tx.Rollback()
 	require.Zero(t, s.checkpointer.filledBytes.Load())
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(9, []byte("a"), nil, 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 9, []byte("a"), nil, 0)
 	})
 	require.Zero(t, s.checkpointer.filledBytes.Load())
 }
@@ -227,8 +217,7 @@ func TestLoadsAreCheckpointedOnce(t *testing.T) {
 		update(t, s, func(tx *Tx) {
 			for i := from; i < from+n; i++ {
 				key := binary.BigEndian.AppendUint32(nil, uint32(i*7919%10_007))
-				_, err := tx.Put(9, key, bytes.Repeat([]byte{byte(i)}, 800), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, key, bytes.Repeat([]byte{byte(i)}, 800), 0)
 			}
 		})
 	}

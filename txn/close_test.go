@@ -17,14 +17,12 @@ func closing(t *testing.T, disk *crashfs.Disk, spare bool) (*Store, []string) {
 	t.Helper()
 	o := testOptions(disk)
 	o.LeastRoom = 32 << 10 // A short segment is not used again: there is no next one unless it is asked for.
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	var want []string
 	for i := range 6 {
 		key := fmt.Sprint("k", i)
 		update(t, s, func(tx *Tx) {
-			_, err := tx.Put(CatalogTree, []byte(key), make([]byte, 700), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte(key), make([]byte, 700), 0)
 		})
 		want = append(want, key)
 		if i == 3 {
@@ -87,8 +85,7 @@ func TestCrashesOfAClose(t *testing.T) {
 		disk, from, want := closed(t, spare)
 		fromOlder, clean := 0, 0
 		open := func(d *crashfs.Disk) Recovery {
-			s, err := Open("/a.ebb", testOptions(d))
-			require.NoError(t, err)
+			s := mustOpen(t, testOptions(d))
 			require.EqualValues(t, len(want), s.head.seq)
 			for _, key := range want {
 				requireRow(t, s, key)
@@ -133,8 +130,7 @@ func TestTornTailOfAClosedLog(t *testing.T) {
 			if !tearLastRecord(t, d, "/a.ebb-wal-000002") {
 				continue
 			}
-			s, err := Open("/a.ebb", testOptions(d))
-			require.NoError(t, err)
+			s := mustOpen(t, testOptions(d))
 			if s.head.seq == uint64(len(want)) {
 				kept++
 			} else {

@@ -11,10 +11,8 @@ import (
 // markOf opens the store and gives its clock mark.
 func markOf(t *testing.T, disk *crashfs.Disk) int64 {
 	t.Helper()
-	s, err := Open("/a.ebb", testOptions(disk))
-	require.NoError(t, err)
-	tx, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(disk))
+	tx := begin(t, s, false)
 	mark := tx.Mark()
 	tx.Rollback()
 	require.NoError(t, s.Close())
@@ -27,8 +25,7 @@ func markOf(t *testing.T, disk *crashfs.Disk) int64 {
 func TestClockMarkOfACloseOutlivesEveryCrash(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	session := func(mark int64, needed bool, fn func(s *Store)) {
-		s, err := Open("/a.ebb", testOptions(disk))
-		require.NoError(t, err)
+		s := mustOpen(t, testOptions(disk))
 		s.OnClose(func(int64) (int64, bool) { return mark, needed })
 		fn(s)
 		require.NoError(t, s.Close())
@@ -49,8 +46,7 @@ func TestClockMarkOfACloseOutlivesEveryCrash(t *testing.T) {
 	put := func(s *Store) {
 		update(t, s, func(tx *Tx) {
 			tx.SetMark(10)
-			_, err := tx.Put(CatalogTree, []byte("k"), []byte("v"), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte("k"), []byte("v"), 0)
 		})
 	}
 	session(20, false, put)

@@ -39,8 +39,7 @@ func TestCloseReturnsDeletedSpace(t *testing.T) {
 				key := make([]byte, 16)
 				update(t, s, func(tx *Tx) {
 					for i := range c.n {
-						_, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), make([]byte, c.size), 0)
-						require.NoError(t, err)
+						mustPut(t, tx, CatalogTree, benchKey(key, uint64(i)), make([]byte, c.size), 0)
 					}
 				})
 				if checkpoint {
@@ -65,8 +64,7 @@ func TestCloseReturnsDeletedSpace(t *testing.T) {
 				require.NoError(t, err)
 				require.LessOrEqual(t, info.Size, int64(shrinkMinBytes+2*stay*c.size))
 				s = openTest(t, "/s.ebb", o)
-				tx, err := s.Begin(nil, false)
-				require.NoError(t, err)
+				tx := begin(t, s, false)
 				require.Len(t, contents(t, tx, CatalogTree), stay)
 				tx.Rollback()
 			})
@@ -80,8 +78,7 @@ func sparse(t *testing.T, o Options) *Store {
 	key := make([]byte, 16)
 	update(t, s, func(tx *Tx) {
 		for i := range 20_000 {
-			_, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), make([]byte, 900), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, benchKey(key, uint64(i)), make([]byte, 900), 0)
 		}
 	})
 	require.NoError(t, s.Checkpoint(nil))
@@ -134,8 +131,7 @@ func TestCloseCompactsInSteps(t *testing.T) {
 	s := sparse(t, o)
 	used := s.pg.Alloc.UsedPages() * uint64(s.pg.PageSize())
 	require.Greater(t, used, uint64(4*o.CacheBytes))
-	tx, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	want := contents(t, tx, CatalogTree)
 	tx.Rollback()
 	require.NoError(t, s.Close())
@@ -143,8 +139,7 @@ func TestCloseCompactsInSteps(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, info.Size, int64(used)*(100+shrinkPercent)/100)
 	s = openTest(t, "/a.ebb", o)
-	tx, err = s.Begin(nil, false)
-	require.NoError(t, err)
+	tx = begin(t, s, false)
 	require.Equal(t, want, contents(t, tx, CatalogTree))
 	tx.Rollback()
 	requireSound(t, s)
@@ -154,15 +149,13 @@ func TestCloseCompactsInSteps(t *testing.T) {
 // place in the file have the highest numbers, written pages come before them, and free pages are at
 // the low end.
 func unwrittenPages(t *testing.T, cache int64) *deltaTest {
-	s, err := Open("/a.ebb", Options{FS: vfs.NewMemory(), CacheBytes: cache, CheckpointBytes: 1 << 30})
-	require.NoError(t, err)
+	s := mustOpen(t, Options{FS: vfs.NewMemory(), CacheBytes: cache, CheckpointBytes: 1 << 30})
 	p := &deltaTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		require.NoError(t, tx.Create(10))
 		for i := range 2000 {
-			_, err := tx.Put(10, fmt.Appendf(nil, "%04d", i), make([]byte, 900), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 10, fmt.Appendf(nil, "%04d", i), make([]byte, 900), 0)
 		}
 	})
 	p.put(10000)
@@ -267,11 +260,9 @@ func TestRolledBackPagesAreReused(t *testing.T) {
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	fill := func(tx *Tx) {
 		for i := range 300 {
-			_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), make([]byte, 500), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, fmt.Appendf(nil, "%04d", i), make([]byte, 500), 0)
 		}
-		_, err := tx.Put(9, []byte("large"), make([]byte, 50_000), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 9, []byte("large"), make([]byte, 50_000), 0)
 	}
 	for name, undo := range map[string]func(tx *Tx){
 		"rollback": func(tx *Tx) {
@@ -287,8 +278,7 @@ func TestRolledBackPagesAreReused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pages := func() uint64 {
-				tx, err := s.Begin(t.Context(), true)
-				require.NoError(t, err)
+				tx := begin(t, s, true)
 				undo(tx)
 				return s.pg.Alloc.Pages()
 			}

@@ -116,8 +116,7 @@ func TestFillLeavesSpaceForAReplay(t *testing.T) {
 	key := func(i int) string { return fmt.Sprintf("%06d", i) }
 	put := func(i, size int) func(*Tx) {
 		return func(tx *Tx) {
-			_, err := tx.Put(9, []byte(key(i)), make([]byte, size), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, []byte(key(i)), make([]byte, size), 0)
 			h.rows[9][key(i)] = string(make([]byte, size))
 		}
 	}
@@ -181,8 +180,7 @@ func TestFillOfASmallStoreEndsBesideCommits(t *testing.T) {
 		}
 		update(t, s, func(tx *Tx) { // fills leaves, and leaves one row in each
 			for i := range 40 {
-				_, err := tx.Put(9, fmt.Appendf(nil, "a%04d", i), make([]byte, 900), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, fmt.Appendf(nil, "a%04d", i), make([]byte, 900), 0)
 			}
 		})
 		update(t, s, func(tx *Tx) {

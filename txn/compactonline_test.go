@@ -219,8 +219,7 @@ func TestCompactBetweenCommits(t *testing.T) {
 			case 6:
 				tx, err := h.Begin(nil, true)
 				require.NoError(t, err)
-				_, err = tx.Put(9, []byte("rolled back"), make([]byte, 20_000), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, []byte("rolled back"), make([]byte, 20_000), 0)
 				_, err = tx.DeleteRange(9, nil, nil)
 				require.NoError(t, err)
 				tx.Rollback()
@@ -338,8 +337,7 @@ func TestCompactMovesLargeValues(t *testing.T) {
 	h := &holeyStore{Store: openTest(t, "/a.ebb", o), t: t, rows: map[TreeID]map[string]string{9: {}}}
 	put := func(key string, size int) {
 		update(t, h.Store, func(tx *Tx) {
-			_, err := tx.Put(9, []byte(key), make([]byte, size), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, []byte(key), make([]byte, size), 0)
 		})
 		h.rows[9][key] = string(make([]byte, size))
 	}
@@ -371,10 +369,9 @@ func TestCompactMovesLargeValues(t *testing.T) {
 // TestCompactRefusals: a store that is closed, or read-only.
 func TestCompactRefusals(t *testing.T) {
 	fs := vfs.NewMemory()
-	s, err := Open("/a.ebb", testOptions(fs))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(fs))
 	require.NoError(t, s.Close())
-	_, err = s.Compact(t.Context(), CompactOptions{})
+	_, err := s.Compact(t.Context(), CompactOptions{})
 	require.ErrorIs(t, err, ErrClosed)
 	o := testOptions(fs)
 	o.ReadOnly = true

@@ -137,12 +137,10 @@ func TestRedoBytesArePinned(t *testing.T) {
 // TestTransactionsLogTheDocumentedPayload reads the log that a session left behind.
 func TestTransactionsLogTheDocumentedPayload(t *testing.T) {
 	fs := vfs.NewMemory()
-	s, err := Open("/a.ebb", testOptions(fs))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(fs))
 	want := appendOp(make([]byte, redoHead), opNextTree, firstTree+2)
 	want[0], want[8] = 1, 99
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	tx.SetMark(99)
 	id, err := tx.NewTreeIDs(2)
 	require.NoError(t, err)
@@ -255,8 +253,7 @@ func FuzzRedo(f *testing.F) {
 		s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
 		require.NoError(t, err)
 		update(t, s, func(tx *Tx) { // the file has room for a value or two
-			_, err := tx.Put(CatalogTree, []byte("row"), make([]byte, 1000), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte("row"), make([]byte, 1000), 0)
 		})
 		require.NoError(t, s.Checkpoint(t.Context()))
 		commit := append(commitOne(), payload...)
@@ -389,11 +386,9 @@ func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			fs := vfs.NewMemory()
-			s, err := Open("/a.ebb", testOptions(fs))
-			require.NoError(t, err)
+			s := mustOpen(t, testOptions(fs))
 			update(t, s, func(tx *Tx) {
-				_, err := tx.Put(CatalogTree, []byte("a"), []byte("v"), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, []byte("a"), []byte("v"), 0)
 			})
 			require.NoError(t, s.Checkpoint(nil))
 			clear(s.changed)
@@ -404,7 +399,7 @@ func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
 			s.w.publishMaintenance()
 			s.queue.makeVisible()
 			require.NoError(t, s.Close())
-			_, err = Open("/a.ebb", testOptions(fs))
+			_, err := Open("/a.ebb", testOptions(fs))
 			require.ErrorIs(t, err, badfile.ErrCorrupt)
 		})
 	}

@@ -33,8 +33,7 @@ func TestCopyIsAStore(t *testing.T) {
 			churn(t, s, rnd, 30)
 			for range 4 {
 				churn(t, s, rnd, 10) // some of it in frames
-				tx, err := s.Begin(t.Context(), false)
-				require.NoError(t, err)
+				tx := begin(t, s, false)
 				to := &slowWriter{beside: func() {
 					if rnd.IntN(8) == 0 {
 						churn(t, s, rnd, 3)
@@ -61,8 +60,7 @@ func requireCopy(t *testing.T, tx *Tx, s *Store, o Options, file []byte) {
 	require.NotEqual(t, s.pg.StoreID(), c.pg.StoreID())
 	require.Zero(t, c.Stats().FreeBytes)
 	require.EqualValues(t, len(file), c.Stats().FileBytes)
-	cx, err := c.Begin(t.Context(), false)
-	require.NoError(t, err)
+	cx := begin(t, c, false)
 	require.Equal(t, tx.Seq(), cx.Seq())
 	require.Equal(t, tx.Mark(), cx.Mark())
 	a, b := tx.Cursor(9), cx.Cursor(9)

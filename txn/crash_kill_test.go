@@ -23,8 +23,7 @@ func TestCopyOfALiveStoreIsWhatAKilledProcessLeaves(t *testing.T) {
 		require.NoError(t, err)
 		m := model{CatalogTree: {}}
 		for step := range 60 {
-			tx, err := s.Begin(nil, true)
-			require.NoError(t, err)
+			tx := begin(t, s, true)
 			randomOps(t, rnd, tx, m, 1+rnd.Intn(1+rnd.Intn(400)))
 			require.NoError(t, tx.Commit(Durability(rnd.Intn(2))))
 			if step%4 != 0 {
@@ -36,8 +35,7 @@ func TestCopyOfALiveStoreIsWhatAKilledProcessLeaves(t *testing.T) {
 				c, err := Open(filepath.Join(image, "a.ebb"), o)
 				require.NoError(t, err)
 				require.Equal(t, try > 0, c.Recovery().Clean)
-				tx, err := c.Begin(nil, false)
-				require.NoError(t, err)
+				tx := begin(t, c, false)
 				requireModel(t, m, tx)
 				tx.Rollback()
 				requireSound(t, c)

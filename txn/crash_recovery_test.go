@@ -19,15 +19,13 @@ func TestOlderMetaPageIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20 // only where the test runs one
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	put := func(n int, v byte) {
 		update(t, s, func(tx *Tx) {
 			for i := range n {
 				value := make([]byte, 900)
 				value[0] = v
-				_, err := tx.Put(9, []byte{byte(i)}, value, 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, []byte{byte(i)}, value, 0)
 			}
 		})
 	}
@@ -49,8 +47,7 @@ func TestOlderMetaPageIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 	require.ErrorIs(t, s.checkpointer.write(c, nil), crashfs.ErrIO)
 	<-s.checkpointer.mu
 	require.Equal(t, 1, failed[0].Fired()+failed[1].Fired())
-	tx, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	want := contents(t, tx, 9)
 	tx.Rollback()
 	require.Error(t, s.Close())
@@ -62,8 +59,7 @@ func TestOlderMetaPageIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 	again := openTest(t, "/a.ebb", testOptions(disk))
 	require.NotZero(t, again.Recovery().CommitsReplayed)
 	look := func(s *Store) {
-		tx, err := s.Begin(t.Context(), false)
-		require.NoError(t, err)
+		tx := begin(t, s, false)
 		require.Equal(t, want, contents(t, tx, 9))
 		tx.Rollback()
 	}
@@ -98,8 +94,7 @@ func TestEarlierRecoveryIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 		put := func(key string, d Durability) {
 			tx, err := s.Begin(nil, true)
 			require.NoError(t, err)
-			_, err = tx.Put(CatalogTree, []byte(key), make([]byte, 700), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte(key), make([]byte, 700), 0)
 			require.NoError(t, tx.Commit(d))
 		}
 		put("durable", Sync)
@@ -119,8 +114,7 @@ func TestEarlierRecoveryIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 		require.ErrorIs(t, err, crashfs.ErrIO)
 
 		from := disk.Len()
-		s, err = Open("/a.ebb", o)
-		require.NoError(t, err)
+		s = mustOpen(t, o)
 		require.NoError(t, s.Close())
 		for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.AllProfiles, From: from,
 			Seed: uint64(n), Random: 8}) {
@@ -128,8 +122,7 @@ func TestEarlierRecoveryIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 			s, err := Open("/a.ebb", again)
 			require.NoError(t, err, "%d: %v", n, im)
 			requireSound(t, s)
-			tx, err := s.Begin(nil, false)
-			require.NoError(t, err)
+			tx := begin(t, s, false)
 			_, _, found, err := tx.Get(CatalogTree, []byte("durable"))
 			require.NoError(t, err)
 			require.True(t, found, "%d: %v", n, im)

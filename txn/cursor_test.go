@@ -24,8 +24,7 @@ func TestCursorKeepsItsPlaceByKey(t *testing.T) {
 		key := func() string { return fmt.Sprintf("key%03d", rnd.Intn(400)) }
 		put := func(tx *Tx, k string) {
 			rows[k] = fmt.Sprint(rnd.Int())
-			_, err := tx.Put(CatalogTree, []byte(k), []byte(rows[k]), int64(len(rows[k])%2))
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte(k), []byte(rows[k]), int64(len(rows[k])%2))
 		}
 		update(t, s, func(tx *Tx) {
 			for range 300 {
@@ -125,12 +124,10 @@ func TestCursorOfATreeThatIsNotThereIsEmpty(t *testing.T) {
 // itself is gone.
 func TestCursorOfAWriteFindsItsRowAgain(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	defer tx.Rollback()
 	put := func(key string) {
-		_, err := tx.Put(CatalogTree, []byte(key), []byte("of "+key), int64(len(key)))
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte(key), []byte("of "+key), int64(len(key)))
 	}
 	put("b")
 	put("ddd")
@@ -142,7 +139,7 @@ func TestCursorOfAWriteFindsItsRowAgain(t *testing.T) {
 	require.EqualValues(t, 1, c.Tag())
 	require.False(t, c.BeginScan(true, 0), "rows may change under the loop")
 	require.True(t, c.Seek([]byte("b")))
-	_, err = tx.Delete(CatalogTree, []byte("b"))
+	_, err := tx.Delete(CatalogTree, []byte("b"))
 	require.NoError(t, err)
 	put("c")
 	require.Nil(t, c.Value())
@@ -164,16 +161,14 @@ func TestCursorOfADeadTransactionStops(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-			tx, err := s.Begin(t.Context(), true)
-			require.NoError(t, err)
+			tx := begin(t, s, true)
 			defer tx.Rollback()
 			for _, key := range []string{"a", "b", "c"} {
-				_, err := tx.Put(CatalogTree, []byte(key), nil, 7)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, []byte(key), nil, 7)
 			}
 			c := tx.Cursor(CatalogTree)
 			require.True(t, c.Seek([]byte("b")))
-			_, err = tx.Delete(CatalogTree, []byte("a"))
+			_, err := tx.Delete(CatalogTree, []byte("a"))
 			require.NoError(t, err)
 			_ = tx.abort(broken)
 			require.False(t, look(c))

@@ -140,8 +140,7 @@ func TestDeltasBeginWhereFramesRunOut(t *testing.T) {
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	may := func(bound int64) bool {
 		s.o.CacheBytes = bound
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		defer tx.Rollback()
 		return tx.w.mayDelta
 	}
@@ -237,8 +236,7 @@ func TestDeltasThatAreRolledBack(t *testing.T) {
 		used := p.s.pg.Alloc.UsedPages()
 		var most int64
 		for i := range 60 {
-			tx, err := p.s.Begin(nil, true)
-			require.NoError(t, err)
+			tx := begin(t, p.s, true)
 			p.putIn(tx, 100, maps.Clone(p.rows))
 			if i == 10 {
 				most = p.s.pg.Pool.DeltaBytes()
@@ -319,8 +317,7 @@ func TestATransactionLargerThanTheCacheGetsDeltasOnlyInPart(t *testing.T) {
 // written anew with a valid checksum.
 func TestACheckpointVerifiesTheBasesOfDeltas(t *testing.T) {
 	fs := vfs.NewMemory()
-	s, err := Open("/a.ebb", Options{FS: fs, CacheBytes: 512 << 10, CheckpointBytes: 1 << 30})
-	require.NoError(t, err)
+	s := mustOpen(t, Options{FS: fs, CacheBytes: 512 << 10, CheckpointBytes: 1 << 30})
 	p := &deltaTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	p.put(10000)

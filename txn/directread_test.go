@@ -58,8 +58,7 @@ func TestBatchesReadLeavesOnce(t *testing.T) {
 				t.Skip("no maps here")
 			}
 			update(t, s, func(tx *Tx) { // starts the log, and reads some leaves
-				_, err := tx.Put(9, batchKey(0), []byte("alone"), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, batchKey(0), []byte("alone"), 0)
 				want[string(batchKey(0))] = "alone"
 			})
 			some := func(from, step int, change func(c *Change)) (reads int64) {

@@ -25,8 +25,7 @@ func fullToTheEnd(t *testing.T, s *Store, disk *crashfs.Disk) {
 func putOn(t *testing.T, s *Store, key string) {
 	t.Helper()
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte(key), make([]byte, 700), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte(key), make([]byte, 700), 0)
 	})
 }
 
@@ -115,8 +114,7 @@ func TestCrashesOfACheckpointInPlace(t *testing.T) {
 		return n
 	}
 	open := func(d *crashfs.Disk, least int, more bool) (seq int) {
-		s, err := Open("/a.ebb", testOptions(d))
-		require.NoError(t, err)
+		s := mustOpen(t, testOptions(d))
 		seq = int(s.head.seq)
 		require.GreaterOrEqual(t, seq, least)
 		for _, key := range want[:seq] {
@@ -193,8 +191,7 @@ func TestLogOfRolledBackPartsIsReset(t *testing.T) {
 	for i := 0; err == nil; i++ {
 		require.Less(t, i, 1000)
 		var tx *Tx
-		tx, err = s.Begin(nil, true)
-		require.NoError(t, err)
+		tx = begin(t, s, true)
 		tx.SetDurability(NoSync)
 		for n := 0; n < 1500 && err == nil; n++ {
 			_, err = tx.Put(9, []byte("the same"), make([]byte, 900), 0)
@@ -202,8 +199,7 @@ func TestLogOfRolledBackPartsIsReset(t *testing.T) {
 		tx.Rollback()
 	}
 	require.ErrorIs(t, err, ErrNoSpace)
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	tx.Rollback()
 	require.Equal(t, s.checkpointer.logSince.Load(), s.log.Volume(),
 		"the checkpoint that it waited for has given the log up")
@@ -262,8 +258,7 @@ func TestCommitsBesideCheckpointsInPlace(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{Direct: true, BlockSize: 512})
 	o := testOptions(disk)
 	o.Inline, o.CheckpointBytes, o.LeastRoom = false, 1<<30, 32<<10
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	putOn(t, s, "k")
 	disk.SetCapacity(disk.Used() + 1)
 	var wg sync.WaitGroup

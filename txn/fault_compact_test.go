@@ -73,14 +73,13 @@ func TestEveryFailedOperationOfACompact(t *testing.T) {
 	for n := 0; ; n += racetest.Sample(29, 53) {
 		disk := image.Disk(crashfs.Options{})
 		o.FS = disk
-		s, err := Open("/a.ebb", o)
-		require.NoError(t, err)
+		s := mustOpen(t, o)
 		fault := crashfs.Fault{N: n, Kinds: crashfs.KindAll &^ crashfs.KindClose}
 		if n%2 == 0 {
 			fault.Err = vfs.ErrNoSpace
 		}
 		in := disk.Inject(fault)
-		_, err = s.Compact(t.Context(), CompactOptions{StepPages: 5, Fill: n%3 == 0})
+		_, err := s.Compact(t.Context(), CompactOptions{StepPages: 5, Fill: n%3 == 0})
 		in.Disarm()
 		if err != nil {
 			failures++

@@ -25,16 +25,13 @@ func TestTransactionWithRevokedParts(t *testing.T) {
 					panic(at)
 				}
 			}
-			s, err := Open("/a.ebb", o)
-			require.NoError(t, err)
+			s := mustOpen(t, o)
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 
-			tx, err := s.Begin(t.Context(), true)
-			require.NoError(t, err)
+			tx := begin(t, s, true)
 			put := func(n int) {
 				key, value := []byte{byte(n)}, bytes.Repeat([]byte{byte(n)}, 3000)
-				_, err := tx.Put(9, key, value, 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, key, value, 0)
 			}
 			rows := 0
 			for tx.w.flushed == 0 {
@@ -51,7 +48,7 @@ func TestTransactionWithRevokedParts(t *testing.T) {
 			})
 			require.Equal(t, 1, notified)
 			armed = false
-			_, err = tx.Put(9, []byte("more"), nil, 0)
+			_, err := tx.Put(9, []byte("more"), nil, 0)
 			require.ErrorIs(t, err, errAppendStopped)
 			require.ErrorIs(t, tx.Commit(Sync), errAppendStopped)
 			tx.Rollback()
@@ -63,8 +60,7 @@ func TestTransactionWithRevokedParts(t *testing.T) {
 
 			require.NoError(t, s.Abandon())
 			s = openTest(t, "/a.ebb", testOptions(fs))
-			tx, err = s.Begin(t.Context(), false)
-			require.NoError(t, err)
+			tx = begin(t, s, false)
 			defer tx.Rollback()
 			require.Equal(t, uint64(1), tx.Rows(9))
 		})

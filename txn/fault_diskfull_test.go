@@ -22,8 +22,7 @@ func openStillFull(t *testing.T, disk *crashfs.Disk, o Options) *Store {
 	again.SetCapacity(max(used, again.Used()))
 	disk.SetCapacity(0)
 	o.FS = again
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	return s
 }
 
@@ -58,8 +57,7 @@ func fullStore(t *testing.T) (*Store, *crashfs.Disk, Options) {
 	t.Helper()
 	disk := crashfs.New(crashfs.Options{})
 	o := fullOptions(disk)
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	t.Cleanup(func() {
 		disk.SetCapacity(0)
 		require.NoError(t, s.Close())
@@ -98,9 +96,8 @@ func TestHolesBetweenReferencedValuesOnADiskThatIsStillFull(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	rows := uint64(0)
 	for full := false; !full; {
-		tx, err := s.Begin(nil, true)
-		require.NoError(t, err)
-		_, err = tx.Put(9, fmt.Appendf(nil, "large %08d", rows), make([]byte, s.logRefFrom()), 0)
+		tx := begin(t, s, true)
+		_, err := tx.Put(9, fmt.Appendf(nil, "large %08d", rows), make([]byte, s.logRefFrom()), 0)
 		for range 8 {
 			if err == nil {
 				_, err = tx.Put(9, fmt.Appendf(nil, "key %016x", rnd.Uint64()), make([]byte, 900), 0)
@@ -169,11 +166,9 @@ func TestOverwrittenValueOnADiskThatIsStillFull(t *testing.T) {
 				continue // The log names it.
 			}
 			for i := range 100 {
-				tx, err := s.Begin(nil, true)
-				require.NoError(t, err)
+				tx := begin(t, s, true)
 				tx.SetDurability(d)
-				_, err = tx.Put(9, []byte("key"), bytes.Repeat([]byte{byte(i)}, s.logRefFrom()+more), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, []byte("key"), bytes.Repeat([]byte{byte(i)}, s.logRefFrom()+more), 0)
 				require.NoError(t, tx.Commit(d))
 				if more > 0 && i == 40 {
 					break
@@ -350,8 +345,7 @@ func TestFirstChangeThatHasNoRoomLeavesNoLog(t *testing.T) {
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
 	disk.SetCapacity(disk.Used() + 256<<10 + 4096)
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	require.ErrorIs(t, tx.Drop(9), ErrNoSpace)
 	tx.Rollback()
 	require.NoError(t, s.Failed())

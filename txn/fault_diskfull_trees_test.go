@@ -52,8 +52,7 @@ func TestShapeOnADiskThatIsStillFull(t *testing.T) {
 			s, err := Open("/a.ebb", o)
 			require.NoError(t, err)
 			disk.SetCapacity(disk.Used() + 256<<10 + 64<<10) // the log's first segment, and the slack
-			tx, err := s.Begin(nil, true)
-			require.NoError(t, err)
+			tx := begin(t, s, true)
 			if err = op(tx); err == nil {
 				err = tx.Commit(Sync)
 			}
@@ -77,8 +76,7 @@ func TestManyTreesOnADiskThatIsStillFull(t *testing.T) {
 		for i := range trees {
 			require.NoError(t, tx.Create(TreeID(100+i)))
 			for _, key := range []string{"a", "b"} {
-				_, err := tx.Put(TreeID(100+i), []byte(key), []byte("v"), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, TreeID(100+i), []byte(key), []byte("v"), 0)
 			}
 		}
 	})
@@ -119,8 +117,7 @@ func treesOfOneRow(t *testing.T, s *Store, trees int) {
 	update(t, s, func(tx *Tx) {
 		for i := range trees {
 			require.NoError(t, tx.Create(TreeID(100+i)))
-			_, err := tx.Put(TreeID(100+i), []byte("a"), []byte("v"), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, TreeID(100+i), []byte("a"), []byte("v"), 0)
 		}
 	})
 	require.NoError(t, s.Checkpoint(t.Context()))
@@ -129,8 +126,7 @@ func treesOfOneRow(t *testing.T, s *Store, trees int) {
 // putOne changes the only row of one of these trees.
 func putOne(t *testing.T, s *Store, i int) error {
 	t.Helper()
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	defer tx.Rollback()
 	tx.SetDurability(NoSync)
 	if _, err := tx.Put(TreeID(100+i), []byte("a"), []byte("w"), 0); err != nil {
@@ -203,8 +199,7 @@ func TestTableOfLargePagesIsSmall(t *testing.T) {
 	least := slackOf(t, s)
 	update(t, s, func(tx *Tx) {
 		for i := range trees {
-			_, err := tx.Put(TreeID(100+i), []byte("a"), []byte("w"), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, TreeID(100+i), []byte("a"), []byte("w"), 0)
 		}
 	})
 	more := slackOf(t, s) - least
@@ -221,8 +216,7 @@ func TestSubmittedBatchReservesSpaceForItsTrees(t *testing.T) {
 	treesOfOneRow(t, s, 3000)
 	least := slackOf(t, s)
 	spaceFor := func(trees int) int64 {
-		tx, err := s.Begin(nil, true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		runs := make([]Run, trees)
 		for i := range runs {
 			key := []byte("0123456789")

@@ -54,8 +54,7 @@ func forgeTwoParents(t *testing.T, fsys vfs.FS, path string) {
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range 40 {
-			_, err := tx.Put(9, fmt.Appendf(nil, "key%05d", i), make([]byte, 300), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, fmt.Appendf(nil, "key%05d", i), make([]byte, 300), 0)
 		}
 	})
 	require.NoError(t, s.Close())
@@ -77,27 +76,22 @@ func forgeTwoParents(t *testing.T, fsys vfs.FS, path string) {
 func TestPageOfTwoParentsIsNotFreedTwice(t *testing.T) {
 	fsys := vfs.NewMemory()
 	forgeTwoParents(t, fsys, "/a.ebb")
-	s, err := Open("/a.ebb", testOptions(fsys))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(fsys))
 	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
 	for _, key := range []string{"key00000", "key00015"} {
-		_, err = tx.Put(9, []byte(key), []byte("changed"), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 9, []byte(key), []byte("changed"), 0)
 	}
 	require.ErrorIs(t, tx.Commit(Sync), badfile.ErrCorrupt)
 	require.NoError(t, s.failure(), "nothing has been written")
 	update(t, s, func(tx *Tx) { // The rest of the store goes on,
-		_, err := tx.Put(CatalogTree, []byte("k"), []byte("v"), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("k"), []byte("v"), 0)
 		// and so does the tree, by one of the ways.
-		_, err = tx.Put(9, []byte("key00000"), []byte("changed"), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 9, []byte("key00000"), []byte("changed"), 0)
 	})
 	require.NoError(t, s.Checkpoint(t.Context()))
 	require.NoError(t, s.Close())
-	s, err = Open("/a.ebb", testOptions(fsys))
-	require.NoError(t, err)
+	s = mustOpen(t, testOptions(fsys))
 	require.NoError(t, s.Close())
 }
 
@@ -106,8 +100,7 @@ func TestPageOfTwoParentsIsNotFreedTwice(t *testing.T) {
 func TestDroppedTreeWithAPageOfTwoParents(t *testing.T) {
 	fsys := vfs.NewMemory()
 	forgeTwoParents(t, fsys, "/a.ebb")
-	s, err := Open("/a.ebb", testOptions(fsys))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(fsys))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
 	require.ErrorIs(t, s.Checkpoint(t.Context()), badfile.ErrCorrupt)
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(10)) })
@@ -121,8 +114,7 @@ func TestDroppedTreeWithAPageOfTwoParents(t *testing.T) {
 func TestReusedPageIsNotFreedByItsStaleReference(t *testing.T) {
 	fsys := vfs.NewMemory()
 	forgeTwoParents(t, fsys, "/a.ebb")
-	s, err := Open("/a.ebb", testOptions(fsys))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(fsys))
 	used := func() *pager.UsedSet {
 		_ = s.lockWriter(nil)
 		defer s.unlockWriter()
@@ -134,8 +126,7 @@ func TestReusedPageIsNotFreedByItsStaleReference(t *testing.T) {
 	put := func(id TreeID, from, to int) {
 		update(t, s, func(tx *Tx) {
 			for i := from; i < to; i++ {
-				_, err := tx.Put(id, fmt.Appendf(nil, "key%05d", i), make([]byte, 300), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, id, fmt.Appendf(nil, "key%05d", i), make([]byte, 300), 0)
 			}
 		})
 	}
@@ -153,15 +144,13 @@ func TestReusedPageIsNotFreedByItsStaleReference(t *testing.T) {
 		return true
 	})
 	require.Positive(t, born, "pages of the file that are others now")
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
-	_, err = tx.DeleteRange(9, nil, nil)
+	tx := begin(t, s, true)
+	_, err := tx.DeleteRange(9, nil, nil)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 	tx.Rollback()
 	require.NoError(t, s.Failed())
 	put(10, 0, 400)
-	tx, err = s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx = begin(t, s, false)
 	require.Len(t, contents(t, tx, 10), 400)
 	tx.Rollback()
 	require.NoError(t, s.Close())
@@ -173,12 +162,10 @@ func TestReusedPageIsNotFreedByItsStaleReference(t *testing.T) {
 func TestMetaPageCountersAreVerified(t *testing.T) {
 	forgeMeta := func(at int, n uint64) (*Store, error) {
 		fsys := vfs.NewMemory()
-		s, err := Open("/a.ebb", testOptions(fsys))
-		require.NoError(t, err)
+		s := mustOpen(t, testOptions(fsys))
 		update(t, s, func(tx *Tx) {
 			require.NoError(t, tx.Create(9))
-			_, err := tx.Put(9, []byte("k"), []byte("v"), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, []byte("k"), []byte("v"), 0)
 		})
 		require.NoError(t, s.Close())
 		forge(t, fsys, "/a.ebb", func(_ pager.Pgid, b []byte) bool {
@@ -201,8 +188,7 @@ func TestMetaPageCountersAreVerified(t *testing.T) {
 
 	s, err = forgeMeta(nextTrash, 1<<62-1)
 	require.NoError(t, err)
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	require.ErrorIs(t, tx.Drop(9), badfile.ErrCorrupt, "there is no number for it")
 	tx.Rollback()
 	require.NoError(t, s.Close())

@@ -35,8 +35,7 @@ func TestDamagedLeafRuns(t *testing.T) {
 			disk := vfs.NewMemory()
 			o := testOptions(disk)
 			o.CheckpointBytes, o.NoMap = 1<<30, true
-			s, err := Open("/a.ebb", o)
-			require.NoError(t, err)
+			s := mustOpen(t, o)
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Apply(CatalogTree, inOrder(0, 50), nil)) })
 			var first []pager.Pgid
 			for i := range 3 {
@@ -93,8 +92,7 @@ func TestLeafRunsInThePageCacheOnly(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	appendRows(t, s, 0, 50)
 	require.Positive(t, appendRows(t, s, 50, 300))
 	failed := disk.Inject(crashfs.Fault{Do: crashfs.Gate})
@@ -143,8 +141,7 @@ func TestInvalidLeafReferencesInTheLog(t *testing.T) {
 			disk := vfs.NewMemory()
 			o := testOptions(disk)
 			o.CheckpointBytes = 1 << 30
-			s, err := Open("/a.ebb", o)
-			require.NoError(t, err)
+			s := mustOpen(t, o)
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Apply(CatalogTree, inOrder(0, 1), nil)) })
 			require.NoError(t, s.Checkpoint(t.Context()))
 			ref, sums := buildLeaf(t, s, test.fill)

@@ -373,8 +373,7 @@ func TestCrashesAtTheLimitOfItsDirectoryLoseNothing(t *testing.T) {
 }
 
 func rowCount(t *testing.T, s *Store) uint64 {
-	tx, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	return tx.Rows(CatalogTree)
 }

@@ -28,8 +28,7 @@ func TestBackupSeesALostWrite(t *testing.T) {
 	for round := range 8 {
 		update(t, s, func(tx *Tx) {
 			for i := range 200 {
-				_, err := tx.Put(9, fmt.Appendf(nil, "%03d", i), fmt.Appendf(nil, "%0200d", round), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, fmt.Appendf(nil, "%03d", i), fmt.Appendf(nil, "%0200d", round), 0)
 			}
 		})
 		require.NoError(t, s.Checkpoint(nil))

@@ -118,8 +118,7 @@ func TestHistoriesOnADiskAndUnderABound(t *testing.T) {
 func TestLogIsBoundWhereTheFileAloneIsPastMaxBytes(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := fullOptions(disk)
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range 4000 {

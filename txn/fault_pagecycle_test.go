@@ -37,13 +37,11 @@ func linkTwice(b []byte, h pager.Header, child pager.Ref) {
 // foldedTree is a forged store whose tree 9 reaches one leaf by 2^30 paths through valid pages.
 func foldedTree(t *testing.T) (*Store, *crashfs.Disk) {
 	disk := crashfs.New(crashfs.Options{})
-	s, err := Open("/a.ebb", testOptions(disk))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(disk))
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(8))
 		require.NoError(t, tx.Create(9))
-		_, err := tx.Put(8, []byte("k"), nil, 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 8, []byte("k"), nil, 0)
 		leaf, _ := tx.w.trees.get(8)
 		ref := leaf.Root
 		for level := uint8(1); level <= 30; level++ {
@@ -62,9 +60,8 @@ func foldedTree(t *testing.T) (*Store, *crashfs.Disk) {
 // its pages runs without a bound.
 func TestTreeThatReachesAPageManyTimesIsDamage(t *testing.T) {
 	s, _ := foldedTree(t)
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
-	_, err = tx.DeleteRange(9, []byte("a"), nil)
+	tx := begin(t, s, true)
+	_, err := tx.DeleteRange(9, []byte("a"), nil)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 	tx.Rollback()
 

@@ -22,8 +22,7 @@ func TestWorkerThatPanics(t *testing.T) {
 	view(t, s, func(tx *Tx) { want = contents(t, tx, 9) })
 	changes := someChanges(rand.New(rand.NewPCG(1, 9)), 2000, 9000)
 	for range 20 {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		func() {
 			defer func() {
 				said, ok := recover().(string)
@@ -45,8 +44,7 @@ func TestWorkerThatReadsADamagedPage(t *testing.T) {
 		disk := crashfs.New(crashfs.Options{})
 		o := testOptions(disk)
 		o.ManyFrom, o.Inline, o.Choose, o.CacheBytes = 2, inline, nil, 4<<20
-		s, err := Open("/a.ebb", o)
-		require.NoError(t, err)
+		s := mustOpen(t, o)
 		want := fillTree(t, s, 9000)
 		require.NoError(t, s.Close())
 		size := disk.Used()
@@ -65,10 +63,8 @@ func TestWorkerThatReadsADamagedPage(t *testing.T) {
 			}
 		}
 		require.NoError(t, f.Close())
-		s, err = Open("/a.ebb", o)
-		require.NoError(t, err)
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		s = mustOpen(t, o)
+		tx := begin(t, s, true)
 		changes := someChanges(rand.New(rand.NewPCG(1, 9)), 4000, 9000)
 		err = tx.Apply(9, changes, nil)
 		for i := 0; err == nil && i < 3; i++ {
@@ -109,8 +105,7 @@ func TestWorkerWhoseReadFails(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	update(t, s, func(tx *Tx) { _, err = tx.Put(9, batchKey(0), []byte("value"), 0) }) // starts the log
 	require.NoError(t, err)
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: 30})
 	err = tx.Apply(9, someChanges(rand.New(rand.NewPCG(1, 9)), 4000, 9000), nil)
 	require.Equal(t, 1, in.Fired())

@@ -17,12 +17,10 @@ import (
 // given up, and not the commit.
 func TestSecondRecoveryFindsNoFewerCommits(t *testing.T) {
 	before := crashfs.New(crashfs.Options{})
-	s, err := Open("/a.ebb", testOptions(before))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(before))
 	for _, key := range []string{"a", "b", "c"} {
 		update(t, s, func(tx *Tx) {
-			_, err := tx.Put(CatalogTree, []byte(key), []byte("v"), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte(key), []byte("v"), 0)
 		})
 	}
 	var killed *crashfs.Disk
@@ -39,8 +37,7 @@ func TestSecondRecoveryFindsNoFewerCommits(t *testing.T) {
 		if !tearLastRecord(t, disk, "/a.ebb-wal-000001") { // removed: the recovery was over
 			continue
 		}
-		s, err := Open("/a.ebb", testOptions(disk))
-		require.NoError(t, err)
+		s := mustOpen(t, testOptions(disk))
 		if s.Recovery().Seq == recovered.Recovery().Seq {
 			kept++
 		} else {

@@ -58,8 +58,7 @@ func someTrees(t *testing.T) (s *Store, disk *crashfs.Disk) {
 		require.NoError(t, tx.Create(8))
 		require.NoError(t, tx.Create(9))
 		for key, value := range wideRows(someRows) {
-			_, err := tx.Put(9, key, value, 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, key, value, 0)
 		}
 	})
 	return s, disk
@@ -68,8 +67,7 @@ func someTrees(t *testing.T) (s *Store, disk *crashfs.Disk) {
 // rowsOf counts the rows of both trees.
 func rowsOf(t *testing.T, s *Store) [2]int {
 	t.Helper()
-	tx, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	return [2]int{len(contents(t, tx, 8)), len(contents(t, tx, 9))}
 }
@@ -127,8 +125,7 @@ func TestFailingCallOfAHeavySession(t *testing.T) {
 			n := 0
 			for ; ; n = after(n) {
 				disk := im.Disk(crashfs.Options{})
-				s, err := Open("/a.ebb", smallOptions(disk))
-				require.NoError(t, err)
+				s := mustOpen(t, smallOptions(disk))
 				fault.N = n
 				in := disk.Inject(fault)
 				done, err := session(s)
@@ -210,8 +207,7 @@ func TestCheckReportsAReadError(t *testing.T) {
 	require.NoError(t, s.Close())
 	n := 0
 	for ; ; n = after(n) {
-		s, err := Open("/a.ebb", smallOptions(disk))
-		require.NoError(t, err)
+		s := mustOpen(t, smallOptions(disk))
 		in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: n})
 		reported := 0
 		s.Check(t.Context(), func(p Problem) bool {
@@ -244,11 +240,9 @@ func TestCursorOfAWriteReturnsAReadError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, disk := someTrees(t)
 			update(t, s, func(tx *Tx) {
-				_, err := tx.Put(8, []byte("k"), make([]byte, 10_000), 5)
-				require.NoError(t, err)
+				mustPut(t, tx, 8, []byte("k"), make([]byte, 10_000), 5)
 			})
-			tx, err := s.Begin(t.Context(), true)
-			require.NoError(t, err)
+			tx := begin(t, s, true)
 			c := tx.Cursor(8)
 			if name == "large" {
 				require.True(t, c.First())
@@ -258,8 +252,7 @@ func TestCursorOfAWriteReturnsAReadError(t *testing.T) {
 				require.True(t, c.First())
 				// The cursor's page is written early, and goes from the cache.
 				for key, value := range wideRows(someRows) {
-					_, err := tx.Put(9, key, value[1:], 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 9, key, value[1:], 0)
 				}
 			}
 			in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, Sticky: true})
@@ -344,10 +337,8 @@ func TestPageThatTwoTreesShareIsDamage(t *testing.T) {
 	s.Check(t.Context(), func(Problem) bool { stopped++; return false })
 	require.Equal(t, 1, stopped)
 	put := func(id TreeID) error {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
-		_, err = tx.Put(id, []byte("00000000"), nil, 0)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
+		mustPut(t, tx, id, []byte("00000000"), nil, 0)
 		return tx.Commit(Sync)
 	}
 	require.NoError(t, put(8))
@@ -362,8 +353,7 @@ func TestPageThatTwoTreesShareIsDamage(t *testing.T) {
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(10))
 		for i := range 2000 {
-			_, err := tx.Put(10, fmt.Appendf(nil, "%08d", i), make([]byte, 40), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 10, fmt.Appendf(nil, "%08d", i), make([]byte, 40), 0)
 		}
 	})
 	for name, change := range map[string]func(tx *Tx) error{
@@ -371,8 +361,7 @@ func TestPageThatTwoTreesShareIsDamage(t *testing.T) {
 		"range": func(tx *Tx) error { _, err := tx.DeleteRange(9, nil, []byte("00000400")); return err },
 		"put":   func(tx *Tx) error { _, err := tx.Put(9, []byte("00000000"), nil, 0); return err },
 	} {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		if err = change(tx); err == nil && name != "clear" {
 			err = tx.Commit(Sync)
 		}
@@ -382,8 +371,7 @@ func TestPageThatTwoTreesShareIsDamage(t *testing.T) {
 		tx.Rollback()
 	}
 	require.NoError(t, s.Failed())
-	tx, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	require.Len(t, contents(t, tx, 10), 2000)
 	tx.Rollback()
 	_ = s.Close()

@@ -56,8 +56,7 @@ func rewriteIn(t *testing.T, s *Store, value string, beside func()) {
 			if i == 500 {
 				beside()
 			}
-			_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
 		}
 	})
 }
@@ -289,8 +288,7 @@ func TestSnapshotsAreWholeBesideFrameReclaim(t *testing.T) {
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range rows {
-			_, err := tx.Put(9, key(i), value(each), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, key(i), value(each), 0)
 		}
 	})
 	var wg sync.WaitGroup
@@ -328,10 +326,8 @@ func TestSnapshotsAreWholeBesideFrameReclaim(t *testing.T) {
 			for range 20 {
 				from, to := rnd.Intn(rows), rnd.Intn(rows)
 				if n := amount(tx, from); n > 0 && from != to {
-					_, err := tx.Put(9, key(from), value(n-1), 0)
-					require.NoError(t, err)
-					_, err = tx.Put(9, key(to), value(amount(tx, to)+1), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 9, key(from), value(n-1), 0)
+					mustPut(t, tx, 9, key(to), value(amount(tx, to)+1), 0)
 				}
 			}
 		})

@@ -43,8 +43,7 @@ func TestGetManyOfAMissingTreeFindsNothing(t *testing.T) {
 		require.NoError(t, tx.GetMany(99, [][]byte{[]byte("k")}, &found))
 		require.False(t, found[0].Found)
 	})
-	tx, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	tx.Rollback()
 	var found [GetManyKeys]Lookup
 	require.ErrorIs(t, tx.GetMany(99, nil, &found), ErrTxnDone)

@@ -97,8 +97,7 @@ func putLarge(t *testing.T, s *Store) {
 	t.Helper()
 	for _, size := range []int{20_000, 70_000} {
 		update(t, s, func(tx *Tx) {
-			_, err := tx.Put(9, []byte("large"), make([]byte, size), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, []byte("large"), make([]byte, size), 0)
 		})
 	}
 	update(t, s, func(tx *Tx) {

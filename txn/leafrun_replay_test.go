@@ -20,8 +20,7 @@ func TestReserveForLeavesOfARefusedBatchIsReleased(t *testing.T) {
 		require.NoError(t, s.Checkpoint(t.Context()))
 		disk.SetCapacity(disk.Used() + 6<<20)
 		if refused {
-			tx, err := s.Begin(nil, true)
-			require.NoError(t, err)
+			tx := begin(t, s, true)
 			tx.SetDurability(NoSync)
 			require.ErrorIs(t, tx.Apply(CatalogTree, inOrder(100, 100_000), nil), ErrNoSpace)
 			tx.Rollback()

@@ -30,8 +30,7 @@ func inOrder(i, n int) []Change {
 // relaxed commits a transaction that waits for no sync.
 func relaxed(t *testing.T, s *Store, fn func(tx *Tx)) {
 	t.Helper()
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	tx.SetDurability(NoSync)
 	fn(tx)
 	require.NoError(t, tx.Commit(NoSync))
@@ -54,8 +53,7 @@ func appendRows(t *testing.T, s *Store, i, n int) (named int64) {
 // requireRows holds the store against the first n rows of inOrder.
 func requireRows(t *testing.T, s *Store, n int) {
 	t.Helper()
-	tx, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	c := tx.Cursor(CatalogTree)
 	i := 0
@@ -73,8 +71,7 @@ func requireRows(t *testing.T, s *Store, n int) {
 
 func rows(t *testing.T, s *Store) int {
 	t.Helper()
-	tx, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	return int(tx.Rows(CatalogTree))
 }
@@ -175,8 +172,7 @@ func TestRowsOutOfOrderArePut(t *testing.T) {
 		changes[500].Value = long(1)
 		require.NoError(t, tx.Apply(CatalogTree, changes, nil))
 		require.Greater(t, tx.w.refBytes, int64(20*DefaultPageSize))
-		_, err := tx.Put(CatalogTree, changes[500].Key, inOrder(n+500, 1)[0].Value, inOrder(n+500, 1)[0].Tag)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, changes[500].Key, inOrder(n+500, 1)[0].Value, inOrder(n+500, 1)[0].Tag)
 	})
 	requireRows(t, s, n+1000)
 }
@@ -262,12 +258,10 @@ func TestLeafRunsStayUntilACheckpoint(t *testing.T) {
 	change := func(tx *Tx, from, to int) {
 		for i := from; i < to; i += 10 {
 			c := inOrder(i, 1)[0]
-			_, err := tx.Put(CatalogTree, c.Key, []byte("changed"), 0)
+			mustPut(t, tx, CatalogTree, c.Key, []byte("changed"), 0)
+			_, err := tx.Delete(CatalogTree, c.Key)
 			require.NoError(t, err)
-			_, err = tx.Delete(CatalogTree, c.Key)
-			require.NoError(t, err)
-			_, err = tx.Put(CatalogTree, c.Key, c.Value, c.Tag)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, c.Key, c.Value, c.Tag)
 		}
 	}
 	for round := range 3 {
@@ -317,8 +311,7 @@ func TestLeafRunsAreFreed(t *testing.T) {
 	appendRows(t, s, 0, 500)
 	pages, used := s.pg.Alloc.Pages(), s.pg.Alloc.UsedPages()
 	for range 20 {
-		tx, err := s.Begin(nil, true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		tx.SetDurability(NoSync)
 		require.NoError(t, tx.Apply(CatalogTree, inOrder(500, 1000), nil))
 		require.Positive(t, tx.w.refBytes)

@@ -33,16 +33,14 @@ func long(seed int) []byte {
 func putLong(t *testing.T, s *Store, key string, seed int) {
 	t.Helper()
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte(key), long(seed), int64(seed))
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte(key), long(seed), int64(seed))
 	})
 }
 
 // requireLong holds the store against the seeds of the values that it should have.
 func requireLong(t *testing.T, s *Store, want map[string]int) {
 	t.Helper()
-	tx, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	require.EqualValues(t, len(want), tx.Rows(CatalogTree))
 	for key, seed := range want {
@@ -61,8 +59,7 @@ func onCrash(t *testing.T, disk *crashfs.Disk, o Options, every int, look func(s
 	const profiles = crashfs.None | crashfs.Kill | crashfs.Size
 	open := func(d *crashfs.Disk) {
 		o.FS = d
-		s, err := Open("/a.ebb", o)
-		require.NoError(t, err)
+		s := mustOpen(t, o)
 		look(s)
 		requireSound(t, s)
 		require.NoError(t, s.Close())
@@ -107,8 +104,7 @@ func TestReferencedValueStaysUntilACheckpoint(t *testing.T) {
 			seed := 100*round + 10*i
 			update(t, s, func(tx *Tx) {
 				for k := range 2 {
-					_, err := tx.Put(CatalogTree, []byte("twice"), long(seed+k), int64(seed+k))
-					require.NoError(t, err)
+					mustPut(t, tx, CatalogTree, []byte("twice"), long(seed+k), int64(seed+k))
 				}
 				_, err := tx.Delete(CatalogTree, []byte("gone"))
 				require.NoError(t, err)
@@ -141,13 +137,11 @@ func TestRolledBackValueFreesItsSpaceAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		if i%2 == 0 {
 			sp := tx.Savepoint()
-			_, err = tx.Put(CatalogTree, []byte("k"), long(2), 2)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte("k"), long(2), 2)
 			require.NoError(t, tx.RollbackTo(sp))
 			require.Less(t, tx.Bytes(), int64(100))
 		}
-		_, err = tx.Put(CatalogTree, []byte("k"), long(3), 3)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("k"), long(3), 3)
 		require.Greater(t, tx.Bytes(), int64(20_000), "named values count")
 		tx.Rollback()
 	}
@@ -164,9 +158,8 @@ func TestReferencedValueIsTheOneOfItsRecord(t *testing.T) {
 	o.CheckpointBytes = 1 << 30
 	s := openTest(t, "/a.ebb", o)
 	putLong(t, s, "k", 1)
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
-	_, err = tx.Put(CatalogTree, []byte("k"), long(2), 2)
+	tx := begin(t, s, true)
+	_, err := tx.Put(CatalogTree, []byte("k"), long(2), 2)
 	require.NoError(t, err)
 	tx.Rollback()
 	before := copyFiles(t, disk)
@@ -174,8 +167,7 @@ func TestReferencedValueIsTheOneOfItsRecord(t *testing.T) {
 	for _, readOnly := range []bool{false, true} {
 		o := testOptions(copyFiles(t, disk))
 		o.ReadOnly = readOnly
-		again, err := Open("/a.ebb", o)
-		require.NoError(t, err)
+		again := mustOpen(t, o)
 		requireLong(t, again, map[string]int{"k": 3})
 		require.NoError(t, again.Close())
 		o.FS = copyFiles(t, disk)
@@ -194,10 +186,9 @@ func TestValueOfACommitThatWaitsForNoSyncIsInTheLog(t *testing.T) {
 	o.CheckpointBytes = 1 << 30
 	o.SegmentSize, o.LeastRoom = 256<<10, 256<<10 // The commit prepares no segment.
 	s := openTest(t, "/a.ebb", o)
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	tx.SetDurability(NoSync)
-	_, err = tx.Put(CatalogTree, []byte("lazy"), long(1), 1)
+	_, err := tx.Put(CatalogTree, []byte("lazy"), long(1), 1)
 	require.NoError(t, err)
 	syncs := disk.Count(crashfs.KindSyncs)
 	require.NoError(t, tx.Commit(NoSync))
@@ -206,18 +197,15 @@ func TestValueOfACommitThatWaitsForNoSyncIsInTheLog(t *testing.T) {
 
 	tx, err = s.Begin(nil, true) // the caller has not set it: the commit syncs the value all the same
 	require.NoError(t, err)
-	_, err = tx.Put(CatalogTree, []byte("late"), long(2), 2)
-	require.NoError(t, err)
+	mustPut(t, tx, CatalogTree, []byte("late"), long(2), 2)
 	require.NoError(t, tx.Commit(NoSync))
 	require.Greater(t, disk.Count(crashfs.KindSyncs), syncs)
 	for im := range disk.Images(crashfs.ImageOptions{
 		Profiles: crashfs.Reorder | crashfs.None | crashfs.Kill, From: disk.Len(), Random: 20,
 	}) {
 		o.FS = im.Disk(crashfs.Options{})
-		s, err := Open("/a.ebb", o)
-		require.NoError(t, err)
-		tx, err := s.Begin(nil, false)
-		require.NoError(t, err)
+		s := mustOpen(t, o)
+		tx := begin(t, s, false)
 		for key, seed := range map[string]int{"lazy": 1, "late": 2} {
 			value, _, found, err := tx.Get(CatalogTree, []byte(key))
 			require.NoError(t, err)
@@ -233,16 +221,13 @@ func TestValueOfACommitThatWaitsForNoSyncIsInTheLog(t *testing.T) {
 func TestFailedSyncOfAReferencedValueIsFinal(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	putLong(t, s, "k", 1)
 	epoch := s.pg.LastMeta().Epoch
 	in := disk.Inject(crashfs.Fault{Do: crashfs.Gate})
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
-	_, err = tx.Put(CatalogTree, []byte("k"), long(2), 2)
-	require.NoError(t, err)
-	err = tx.Commit(Sync)
+	tx := begin(t, s, true)
+	mustPut(t, tx, CatalogTree, []byte("k"), long(2), 2)
+	err := tx.Commit(Sync)
 	require.ErrorIs(t, err, ErrFailed)
 	require.NotErrorIs(t, err, ErrUnknown)
 	require.Equal(t, 1, in.Fired())
@@ -345,8 +330,7 @@ func TestReferencedValuesInAReadOnlyOpen(t *testing.T) {
 	}
 	o = testOptions(copyFiles(t, disk))
 	o.ReadOnly = true
-	read, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	read := mustOpen(t, o)
 	requireLong(t, read, map[string]int{"k0": 3, "k1": 4, "k2": 2})
 	requireSound(t, read)
 	require.NoError(t, read.Close())
@@ -402,11 +386,9 @@ func TestInvalidValueReferencesInTheLog(t *testing.T) {
 			disk := vfs.NewMemory()
 			o := testOptions(disk)
 			o.CheckpointBytes = 1 << 30
-			s, err := Open("/a.ebb", o)
-			require.NoError(t, err)
+			s := mustOpen(t, o)
 			update(t, s, func(tx *Tx) { // the file has room for some of the extents
-				_, err := tx.Put(CatalogTree, []byte("k"), make([]byte, 1000), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, []byte("k"), make([]byte, 1000), 0)
 			})
 			require.NoError(t, s.Checkpoint(t.Context()))
 			place := extentPlace{ref: pager.Ref{Pgid: test.at(s), Epoch: s.epoch}, size: test.size}
@@ -424,8 +406,7 @@ func TestInvalidValueReferencesInTheLog(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			tx, err := again.Begin(nil, false)
-			require.NoError(t, err)
+			tx := begin(t, again, false)
 			_, _, _, err = tx.Get(CatalogTree, []byte("named"))
 			require.ErrorIs(t, err, badfile.ErrCorrupt, "it was never written")
 			tx.Rollback()

@@ -36,8 +36,7 @@ func runStillFull(t *testing.T, seed uint64, trace, bounded bool) *fullRun {
 		o.MaxBytes = 4*o.SegmentSize + int64(1<<20+r.more.IntN(12<<20))
 	}
 	r.o = o
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	r.s = s
 	update(t, s, func(tx *Tx) {
 		for id := range r.trees {

@@ -49,8 +49,7 @@ func (m ascendingModel) change(t *testing.T, tx *Tx, rnd *rand.Rand) {
 	i := min(rnd.IntN(4), 1)
 	id, rows := risingTrees[i], m[i]
 	put := func(key, value []byte, tag int64) {
-		_, err := tx.Put(id, key, value, tag)
-		require.NoError(t, err)
+		mustPut(t, tx, id, key, value, tag)
 		rows[string(key)] = tagged(tag, value)
 	}
 	remove := func(key string) {
@@ -177,8 +176,7 @@ func TestReplayOfANewStoreFillsLeaves(t *testing.T) {
 	require.Less(t, again.pg.Alloc.UsedPages(), leaves+leaves/10+40)
 
 	o.FS, o.ReadOnly = copyFiles(t, fs), true
-	looks, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	looks := mustOpen(t, o)
 	requireRows(t, looks, n)
 	require.Zero(t, looks.Stats().PagesWritten)
 	require.NoError(t, looks.Close())

@@ -253,8 +253,7 @@ func TestRowsOfFewShapes(t *testing.T) {
 				require.NoError(t, tx.Create(9))
 				for i := range p.keys / 2 {
 					c := Change{Key: p.key(2 * i), Value: make([]byte, p.size)}
-					_, err := tx.Put(9, c.Key, c.Value, 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 9, c.Key, c.Value, 0)
 					p.note(c)
 				}
 			})
@@ -277,15 +276,13 @@ func TestRowsOfFewShapes(t *testing.T) {
 						p.requireRows(snap, snapRows)
 						snap.Rollback()
 					}
-					snap, err = p.s.Begin(nil, false)
-					require.NoError(t, err)
+					snap = begin(t, p.s, false)
 					snapRows = maps.Clone(p.rows)
 				case 3:
 					update(t, p.s, func(tx *Tx) {}) // all before is durable
 					o := p.o
 					o.FS = copyFiles(t, p.fs)
-					crashed, err := Open("/a.ebb", o)
-					require.NoError(t, err)
+					crashed := mustOpen(t, o)
 					view(t, crashed, func(tx *Tx) { p.requireRows(tx, p.rows) })
 					requireSound(t, crashed)
 					require.NoError(t, crashed.Close())

@@ -34,8 +34,7 @@ func changes(id TreeID) map[string]func(tx *Tx) error {
 // TestTreeThatIsNotThere cannot be changed, holds nothing, and spoils no transaction.
 func TestTreeThatIsNotThere(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	defer tx.Rollback()
 	for name, change := range changes(99) {
 		require.ErrorIs(t, change(tx), ErrNoTree, name)
@@ -73,12 +72,10 @@ func TestFullTransactionRefusesEveryOperation(t *testing.T) {
 	s := openTest(t, "/a.ebb", o)
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
-		_, err := tx.Put(9, []byte("k"), []byte("v"), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 9, []byte("k"), []byte("v"), 0)
 	})
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(9, []byte("full"), make([]byte, 100-redoHead-4), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 9, []byte("full"), make([]byte, 100-redoHead-4), 0)
 		full := tx.Bytes()
 		for name, change := range changes(9) {
 			require.ErrorIs(t, change(tx), ErrTxnTooBig, name)
@@ -125,8 +122,7 @@ func TestTransactionThatCannotWriteSaysSo(t *testing.T) {
 // nor read it. The race detector reports reads.
 func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
 	begin := func(s *Store) *Tx {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		return tx
 	}
 	for name, end := range map[string]func(s *Store) (*Tx, Savepoint, *Cursor){
@@ -139,8 +135,7 @@ func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
 		"committed": func(s *Store) (*Tx, Savepoint, *Cursor) {
 			tx := begin(s)
 			sp, c := tx.Savepoint(), tx.Cursor(9)
-			_, err := tx.Put(CatalogTree, []byte("k"), nil, 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte("k"), nil, 0)
 			require.NoError(t, tx.Commit(Sync))
 			return tx, sp, c
 		},
@@ -171,8 +166,7 @@ func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
 func endedLeavesTheNextAlone(t *testing.T, s *Store, ended *Tx, sp Savepoint, old *Cursor) {
 	require.True(t, ended.done)
 	require.False(t, ended.read, "as it was")
-	next, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	next := begin(t, s, true)
 	began, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -227,17 +221,12 @@ func TestOpenTransactionOfAStoreThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := crashfs.New(crashfs.Options{})
-			s, err := Open("/a.ebb", testOptions(disk))
-			require.NoError(t, err)
-			tx, err := s.Begin(t.Context(), true)
-			require.NoError(t, err)
-			_, err = tx.Put(CatalogTree, []byte("k"), []byte("v"), 0)
-			require.NoError(t, err)
+			s := mustOpen(t, testOptions(disk))
+			tx := begin(t, s, true)
+			mustPut(t, tx, CatalogTree, []byte("k"), []byte("v"), 0)
 			require.NoError(t, tx.Commit(NoSync))
-			tx, err = s.Begin(t.Context(), true)
-			require.NoError(t, err)
-			_, err = tx.Put(CatalogTree, []byte("in the middle"), nil, 0)
-			require.NoError(t, err)
+			tx = begin(t, s, true)
+			mustPut(t, tx, CatalogTree, []byte("in the middle"), nil, 0)
 
 			require.ErrorIs(t, fail(s, disk), broken)
 			for name, change := range changes(CatalogTree) {
@@ -246,8 +235,7 @@ func TestOpenTransactionOfAStoreThatFails(t *testing.T) {
 			}
 			require.ErrorIs(t, tx.Commit(Sync), ErrFailed)
 			require.True(t, tx.done)
-			read, err := s.Begin(t.Context(), false)
-			require.NoError(t, err)
+			read := begin(t, s, false)
 			require.Equal(t, map[string]string{"k": "v"}, contents(t, read, CatalogTree))
 			read.Rollback()
 			require.ErrorIs(t, s.Close(), ErrFailed)
@@ -278,10 +266,8 @@ func TestWaitingWriterReturnsTheStickyError(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
-			require.NoError(t, err)
-			tx, err := s.Begin(t.Context(), true)
-			require.NoError(t, err)
+			s := mustOpen(t, testOptions(vfs.NewMemory()))
+			tx := begin(t, s, true)
 			ctx := waiting{t.Context(), make(chan struct{})}
 			got := make(chan error)
 			go func() { got <- verb(s, ctx) }()
@@ -289,7 +275,7 @@ func TestWaitingWriterReturnsTheStickyError(t *testing.T) {
 			broken := errors.New("broken")
 			_ = s.fail(broken)
 			tx.Rollback()
-			err = <-got
+			err := <-got
 			require.ErrorIs(t, err, ErrFailed)
 			require.ErrorIs(t, err, broken)
 			require.ErrorIs(t, s.Close(), broken)
@@ -305,8 +291,7 @@ func TestWaitForMaintenanceEndsWithItsContext(t *testing.T) {
 	s := openTest(t, "/a.ebb", o)
 	s.checkpointer.running.Store(true) // from here on the log is larger than what starts a checkpoint
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("k"), nil, 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("k"), nil, 0)
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -336,8 +321,7 @@ func TestLargeValueIsReadInAWriteWithoutACopy(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	large := bytes.Repeat([]byte("x"), 100_000)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("k"), large, 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("k"), large, 0)
 	})
 	update(t, s, func(tx *Tx) {
 		v, _, found, err := tx.Get(CatalogTree, []byte("k"))
@@ -345,8 +329,7 @@ func TestLargeValueIsReadInAWriteWithoutACopy(t *testing.T) {
 		require.True(t, found)
 		_, err = tx.Delete(CatalogTree, []byte("k"))
 		require.NoError(t, err)
-		_, err = tx.Put(CatalogTree, []byte("k"), bytes.Repeat([]byte("y"), 100_000), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("k"), bytes.Repeat([]byte("y"), 100_000), 0)
 		require.Equal(t, large, v)
 		require.Empty(t, tx.w.valueCopies)
 	})
@@ -360,8 +343,7 @@ func TestLargeRedoBufferIsFreed(t *testing.T) {
 		tx.SetDurability(NoSync) // else the log names the values
 		tx.Savepoint()
 		for i := range 5 {
-			_, err := tx.Put(CatalogTree, []byte{byte(i)}, make([]byte, redoChunk), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte{byte(i)}, make([]byte, redoChunk), 0)
 		}
 		require.Greater(t, cap(tx.w.redo), maxRedoBuffer)
 	})
@@ -390,11 +372,10 @@ func TestDroppedLargeTreeIsFreedInSteps(t *testing.T) {
 
 // TestLastEpochIsTheEnd: the next one would pass for an older one.
 func TestLastEpochIsTheEnd(t *testing.T) {
-	s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	s.epoch = pager.MaxEpoch
-	err = s.Checkpoint(t.Context())
+	err := s.Checkpoint(t.Context())
 	require.ErrorIs(t, err, ErrFailed)
 	require.ErrorContains(t, err, "copy the store into a new one")
 	require.ErrorIs(t, s.Close(), ErrFailed)

@@ -16,16 +16,14 @@ import (
 
 func TestReadOnlyOpenReplaysInMemory(t *testing.T) {
 	disk := vfs.NewMemory()
-	s, err := Open("/a.ebb", testOptions(disk))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(disk))
 	m := map[string]string{}
 	for i := range 20 {
 		update(t, s, func(tx *Tx) {
 			for k := range 20 {
 				key, value := fmt.Sprintf("%d-%d", i, k), string(bytes.Repeat([]byte{byte(i)}, 10+900*(k%5)))
 				m[key] = value
-				_, err := tx.Put(CatalogTree, []byte(key), []byte(value), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, []byte(key), []byte(value), 0)
 			}
 		})
 	}
@@ -34,14 +32,12 @@ func TestReadOnlyOpenReplaysInMemory(t *testing.T) {
 	o := testOptions(image)
 	o.ReadOnly = true
 	for range 2 {
-		r, err := Open("/a.ebb", o)
-		require.NoError(t, err)
+		r := mustOpen(t, o)
 		require.True(t, r.o.ReadOnly)
 		require.False(t, r.Recovery().Clean)
-		tx, err := r.Begin(nil, false)
-		require.NoError(t, err)
+		tx := begin(t, r, false)
 		require.Equal(t, m, contents(t, tx, CatalogTree))
-		_, err = tx.Put(CatalogTree, []byte("k"), nil, 0)
+		_, err := tx.Put(CatalogTree, []byte("k"), nil, 0)
 		require.ErrorIs(t, err, ErrReadOnlyDB)
 		tx.Rollback()
 		_, err = r.Begin(nil, true)
@@ -115,23 +111,20 @@ func TestPageSizeOfAnExistingStoreCannotBeChanged(t *testing.T) {
 	disk := vfs.NewMemory()
 	o := testOptions(disk)
 	o.PageSize = 8192
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	require.NoError(t, s.Close())
 	o.PageSize = 4096
-	_, err = Open("/a.ebb", o)
+	_, err := Open("/a.ebb", o)
 	require.ErrorIs(t, err, ErrPageSize)
 	openTest(t, "/a.ebb", testOptions(disk))
 }
 
 func TestAReplacedFileIsNotWrittenTo(t *testing.T) {
 	disk := vfs.NewMemory()
-	s, err := Open("/a.ebb", testOptions(disk))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(disk))
 	require.NoError(t, disk.Rename("/a.ebb", "/b.ebb"))
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
-	_, err = tx.Put(CatalogTree, []byte("k"), nil, 0)
+	tx := begin(t, s, true)
+	_, err := tx.Put(CatalogTree, []byte("k"), nil, 0)
 	require.ErrorIs(t, err, ErrReplaced)
 	require.ErrorIs(t, s.Failed(), ErrReplaced)
 	tx.Rollback()

@@ -55,8 +55,7 @@ func TestAPackedStoreHasRoomForItsPages(t *testing.T) {
 func TestAPackKeepsWhatSnapshotsRead(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s := overwrittenTwice(t, testOptions(crashfs.New(crashfs.Options{})))
-	reader, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	reader := begin(t, s, false)
 	rewriteInSteps(t, s, "third")
 	require.NoError(t, s.Pack(t.Context()))
 	requireAll(t, reader, "second")
@@ -87,8 +86,7 @@ func TestASmallCommitPacksNothing(t *testing.T) {
 	s := overwrittenTwice(t, testOptions(crashfs.New(crashfs.Options{})))
 	require.NoError(t, s.Pack(t.Context()))
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(9, []byte("0001"), []byte("small"), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 9, []byte("0001"), []byte("small"), 0)
 	})
 	checkpoints := s.Stats().Checkpoints
 	s.checkpointer.idle.volume = s.log.Volume() // as if the timer had fired before

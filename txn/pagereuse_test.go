@@ -52,8 +52,7 @@ func rewriteInSteps(t *testing.T, s *Store, value string) {
 	for from := 0; from < 4000; from += 50 {
 		update(t, s, func(tx *Tx) {
 			for i := from; i < from+50; i++ {
-				_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
 			}
 		})
 	}
@@ -138,8 +137,7 @@ func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
 		within(func() {
 			update(t, s, func(tx *Tx) {
 				for i := range 5 {
-					_, err := tx.Put(9, fmt.Appendf(nil, "large %d", i), make([]byte, 4000<<i), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 9, fmt.Appendf(nil, "large %d", i), make([]byte, 4000<<i), 0)
 				}
 				for i := range 5 {
 					_, err := tx.Delete(9, fmt.Appendf(nil, "large %d", i))
@@ -179,8 +177,7 @@ func TestReplayHasSpaceAfterACrash(t *testing.T) {
 		for ; from < to; from += 50 {
 			update(t, s, func(tx *Tx) {
 				for i := from; i < from+50; i++ {
-					_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
 				}
 			})
 			born := uint64(0)

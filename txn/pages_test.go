@@ -37,10 +37,8 @@ func TestWorkerReservesPagesInBatches(t *testing.T) {
 	s, w := h.s, h.w
 	used, pages := s.pg.Alloc.UsedPages(), uint64(0)
 	for round := range 40 {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
-		_, err = tx.Put(9, batchKey(1), []byte("value"), 0)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
+		mustPut(t, tx, 9, batchKey(1), []byte("value"), 0)
 		w.allocMu = new(sync.Mutex)
 		w.spare = w.spare[:0]
 		require.True(t, s.pg.Alloc.HasSpace(8*allocBatch, h.policy))
@@ -120,8 +118,7 @@ func TestUnusedReservedPagesAreReused(t *testing.T) {
 	o.ManyFrom, o.CacheBytes = 2, 16<<20
 	s := openTest(t, "/a.ebb", o)
 	fillTree(t, s, 9000)
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	defer tx.Rollback()
 	rnd, together, most := rand.New(rand.NewPCG(1, 9)), 0, 0
 	for range 300 {
@@ -186,8 +183,7 @@ func TestWorkersRepointBranchesInPlace(t *testing.T) {
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range rows {
-			_, err := tx.Put(9, batchKey(i), make([]byte, 100), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, batchKey(i), make([]byte, 100), 0)
 		}
 	})
 	require.NoError(t, s.Checkpoint(t.Context()))
@@ -213,8 +209,7 @@ func TestWorkersRepointBranchesInPlace(t *testing.T) {
 		update(t, s, change)
 		var was map[string]string
 		view(t, s, func(tx *Tx) { was = contents(t, tx, 9) })
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		pages := frames(t, s)
 		change(tx)
 		leaves, branches := framed(tx)
@@ -233,8 +228,7 @@ func TestWorkersRepointBranchesInPlace(t *testing.T) {
 			view(t, s, func(tx *Tx) { require.True(t, maps.Equal(was, contents(t, tx, 9))) })
 			continue
 		}
-		r, err := s.Begin(t.Context(), false)
-		require.NoError(t, err)
+		r := begin(t, s, false)
 		require.True(t, maps.Equal(was, contents(t, r, 9)))
 		change(tx)
 		_, branches = framed(tx)
@@ -279,12 +273,10 @@ func TestReaderThatBeginsBetweenADeltaAndItsBranch(t *testing.T) {
 			require.NoError(t, s.Checkpoint(t.Context()))
 			update(t, s, func(tx *Tx) { // below each branch: they are of this epoch now
 				for i := range 200 {
-					_, err := tx.Put(9, batchKey(i*199), []byte("value"), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 9, batchKey(i*199), []byte("value"), 0)
 				}
 			})
-			tx, err := s.Begin(t.Context(), true)
-			require.NoError(t, err)
+			tx := begin(t, s, true)
 			w, err := tx.change()
 			require.NoError(t, err)
 			require.NotNil(t, w.Undo())

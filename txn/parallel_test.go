@@ -71,8 +71,7 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 				ahead, commit := rnd.IntN(3) == 0, rnd.IntN(4) > 0
 				var was [2][]Info
 				for i, s := range []*Store{one, several} {
-					tx, err := s.Begin(t.Context(), true)
-					require.NoError(t, err)
+					tx := begin(t, s, true)
 					var last []Run // applied while the log writes their record
 					now := some
 					if n := len(some) - 1; ahead && commit {
@@ -109,8 +108,7 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 			require.True(t, name == "fits" || alone > 2, "%d", alone)
 			require.Equal(t, name != "fits", deltaWrites > 0, "%d", deltaWrites)
 			// Recovery applies the operations of the log one by one.
-			again, err := Open("/a.ebb", testOptions(copyFiles(t, fs)))
-			require.NoError(t, err)
+			again := mustOpen(t, testOptions(copyFiles(t, fs)))
 			var want, got map[string]string
 			view(t, several, func(tx *Tx) { want = contents(t, tx, 9) })
 			view(t, again, func(tx *Tx) { got = contents(t, tx, 9) })
@@ -137,8 +135,7 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 			all := rand.New(rand.NewPCG(1, 1)).Perm(rows)
 			deltaWrites := 0
 			put := func(n uint32, commit bool) {
-				tx, err := s.Begin(t.Context(), true)
-				require.NoError(t, err)
+				tx := begin(t, s, true)
 				value := bytes.Repeat(fmt.Appendf(nil, "%08d", n), 12)
 				changes := make([]Change, 0, rows)
 				for _, i := range all {
@@ -158,8 +155,7 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 			}
 			update(t, s, func(tx *Tx) {
 				for i := range test.others {
-					_, err := tx.Put(CatalogTree, batchKey(rows+i), make([]byte, 96), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, CatalogTree, batchKey(rows+i), make([]byte, 96), 0)
 				}
 			})
 			put(0, true)
@@ -202,8 +198,7 @@ func TestCheckpointHelpsParallelApply(t *testing.T) {
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 			update(t, s, func(tx *Tx) {
 				for key := range wideRows(100) {
-					_, err := tx.Put(9, key, bytes.Repeat(key, 100), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 9, key, bytes.Repeat(key, 100), 0)
 				}
 			})
 			h := &parallelApplier{w: &s.w}
@@ -255,8 +250,7 @@ func TestCheckpointsBesideParallelApply(t *testing.T) {
 	}()
 	rnd := rand.New(rand.NewPCG(5, 5))
 	for round := 0; round < 60 || s.Stats().Checkpoints < 4 && round < 5000; round++ {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		changes := anyChanges(rnd, 1000, rows)
 		require.NoError(t, tx.Apply(9, changes, nil))
 		if round%3 == 2 {
@@ -277,8 +271,7 @@ func TestCheckpointsBesideParallelApply(t *testing.T) {
 	require.True(t, s.w.parallel.applied)
 	holds := func(s *Store) {
 		s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
-		tx, err := s.Begin(t.Context(), false)
-		require.NoError(t, err)
+		tx := begin(t, s, false)
 		defer tx.Rollback()
 		require.EqualValues(t, len(want), tx.Rows(9))
 		for key, value := range want {
@@ -302,8 +295,7 @@ func TestSmallBatchesAreAppliedSerially(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	changes := someChanges(rand.New(rand.NewPCG(1, 9)), 500, 9000)
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(10)) })
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	by := func(id TreeID, changes []Change) bool {
 		done, err := tx.applyParallel(id, changes, nil)
 		require.NoError(t, err)
@@ -320,7 +312,7 @@ func TestSmallBatchesAreAppliedSerially(t *testing.T) {
 		place[i] = Change{Key: fmt.Appendf(nil, "zz-%06d", i)}
 	}
 	require.False(t, by(9, place))
-	_, err = tx.applyParallel(77, changes, nil)
+	_, err := tx.applyParallel(77, changes, nil)
 	require.ErrorIs(t, err, ErrNoTree)
 	require.NoError(t, tx.Err(), "a mistake of the caller's")
 	s.o.MaxTxnBytes = tx.Bytes() + 100

@@ -93,16 +93,14 @@ func churnBesideSnapshots(p *deltaTest) {
 			p.put(300)
 		case 3:
 			update(t, s, func(tx *Tx) {
-				_, err := tx.Put(CatalogTree, []byte("large"), make([]byte, 20_000+turn*500), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, []byte("large"), make([]byte, 20_000+turn*500), 0)
 			})
 		case 4:
 			id := TreeID(100 + turn)
 			update(t, s, func(tx *Tx) {
 				require.NoError(t, tx.Create(id))
 				for i := range 500 {
-					_, err := tx.Put(id, fmt.Appendf(nil, "%05d", i), make([]byte, 50), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, id, fmt.Appendf(nil, "%05d", i), make([]byte, 50), 0)
 				}
 			})
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(id)) })

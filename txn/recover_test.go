@@ -27,8 +27,7 @@ func TestRecoveryBesideAFileNamedLikeASegmentFarAhead(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, f.Close())
 			for range 2 {
-				s, err := Open("/a.ebb", testOptions(killed))
-				require.NoError(t, err)
+				s := mustOpen(t, testOptions(killed))
 				require.Equal(t, 1, rowsOf(t, s)[1])
 				require.NoError(t, s.Close())
 			}
@@ -82,8 +81,7 @@ func TestOpenRemovesTheLogThatItReplayed(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, segments())
 	require.True(t, s.Recovery().Clean, "a chain without its start is not replayed again")
-	tx, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	require.Len(t, contents(t, tx, CatalogTree), rows)
 	tx.Rollback()
 	require.NoError(t, s.Close())

@@ -18,23 +18,19 @@ import (
 func TestLargeValueRightAfterReopeningGetsPagesOfItsOwn(t *testing.T) {
 	fs := vfs.NewMemory()
 	o := testOptions(fs)
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("a"), []byte("small"), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("a"), []byte("small"), 0)
 	})
 	require.NoError(t, s.Close())
 
 	s = openTest(t, "/a.ebb", o)
 	big := bytes.Repeat([]byte("x"), 200<<10)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("big"), big, 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("big"), big, 0)
 	})
 	require.NoError(t, s.Checkpoint(nil))
-	tx, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	v, _, found, err := tx.Get(CatalogTree, []byte("big"))
 	require.NoError(t, err)
@@ -48,11 +44,9 @@ func TestLargeValueRightAfterReopeningGetsPagesOfItsOwn(t *testing.T) {
 func TestLostMetaPageIsNamed(t *testing.T) {
 	fsys := vfs.NewMemory()
 	for range 2 {
-		s, err := Open("/a.ebb", testOptions(fsys))
-		require.NoError(t, err)
+		s := mustOpen(t, testOptions(fsys))
 		update(t, s, func(tx *Tx) {
-			_, err := tx.Put(CatalogTree, []byte("k"), []byte("v"), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte("k"), []byte("v"), 0)
 		})
 		require.NoError(t, s.Close())
 	}
@@ -85,8 +79,7 @@ func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
 	put := func(n int) {
 		update(t, s, func(tx *Tx) {
 			for i := range n {
-				_, err := tx.Put(9, []byte{byte(i)}, make([]byte, 900), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, 9, []byte{byte(i)}, make([]byte, 900), 0)
 			}
 		})
 	}
@@ -123,25 +116,20 @@ func TestRolledBackPartsInTheLogAreRevoked(t *testing.T) {
 	disk := vfs.NewMemory()
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	tx.SetDurability(NoSync) // else the log names the value
-	_, err = tx.Put(9, []byte("gone"), make([]byte, 3<<20), 0)
-	require.NoError(t, err)
+	mustPut(t, tx, 9, []byte("gone"), make([]byte, 3<<20), 0)
 	require.NotZero(t, tx.w.flushed)
 	tx.Rollback()
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(9, []byte("kept"), []byte("v"), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, 9, []byte("kept"), []byte("v"), 0)
 	})
 	image := copyFiles(t, disk)
 	require.NoError(t, s.Close())
 	s = openTest(t, "/a.ebb", testOptions(image))
-	read, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	read := begin(t, s, false)
 	defer read.Rollback()
 	require.Equal(t, map[string]string{"kept": "v"}, contents(t, read, 9))
 }

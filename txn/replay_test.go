@@ -55,8 +55,7 @@ func killedWithLog(t *testing.T, n int) (path string, logBytes int64) {
 		update(t, s, func(tx *Tx) {
 			for i := from; i < min(from+50, n); i++ {
 				key, value := logRow(i * 7919 % n)
-				_, err := tx.Put(CatalogTree, key, value, 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, key, value, 0)
 			}
 		})
 	}
@@ -73,8 +72,7 @@ func logRow(i int) (key, value []byte) {
 
 func requireLogRows(t *testing.T, s *Store, n int) {
 	t.Helper()
-	tx, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	c, i := tx.Cursor(CatalogTree), 0
 	for ok := c.First(); ok; ok = c.Next() {
@@ -119,13 +117,11 @@ func TestDamagedLogOfTheOlderMetaPageIsDroppedWhole(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	put := func(round int) {
 		for i := range 30 {
 			update(t, s, func(tx *Tx) {
-				_, err := tx.Put(CatalogTree, []byte{byte(i)}, fmt.Appendf(nil, "%d of %d", i, round), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, []byte{byte(i)}, fmt.Appendf(nil, "%d of %d", i, round), 0)
 			})
 		}
 	}
@@ -135,8 +131,7 @@ func TestDamagedLogOfTheOlderMetaPageIsDroppedWhole(t *testing.T) {
 	put(3)
 	from := disk.Len()
 	require.NoError(t, s.Checkpoint(t.Context()))
-	tx, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	want := contents(t, tx, CatalogTree)
 	tx.Rollback()
 
@@ -152,8 +147,7 @@ func TestDamagedLogOfTheOlderMetaPageIsDroppedWhole(t *testing.T) {
 			refused++
 			continue
 		}
-		tx, err := again.Begin(t.Context(), false)
-		require.NoError(t, err)
+		tx := begin(t, again, false)
 		require.Equal(t, want, contents(t, tx, CatalogTree))
 		tx.Rollback()
 		requireSound(t, again)
@@ -195,8 +189,7 @@ func TestInvalidTreeNumbersInTheLog(t *testing.T) {
 	for id, sound := range map[TreeID]bool{maxTree - 1: true, maxTree: false, trashBit - 1: false,
 		trashBit: false} {
 		disk := vfs.NewMemory()
-		s, err := Open("/a.ebb", testOptions(disk))
-		require.NoError(t, err)
+		s := mustOpen(t, testOptions(disk))
 		update(t, s, func(tx *Tx) { require.NoError(t, tx.Apply(CatalogTree, inOrder(0, 1), nil)) })
 		again, err := openForged(t, s, disk, appendOp(nextRedo(s), opNextTree, id))
 		if !sound {
@@ -204,8 +197,7 @@ func TestInvalidTreeNumbersInTheLog(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		tx, err := again.Begin(nil, true)
-		require.NoError(t, err)
+		tx := begin(t, again, true)
 		_, err = tx.NewTreeIDs(1)
 		require.Error(t, err, "there is no number left")
 		tx.Rollback()

@@ -117,8 +117,7 @@ func TestReplayInBatchesEndsAsReplayInTheOrderOfTheLog(t *testing.T) {
 			require.NoError(t, replayAll(s, most, payloads...))
 			s.w.publishMaintenance()
 			s.queue.makeVisible()
-			tx, err := s.Begin(nil, false)
-			require.NoError(t, err)
+			tx := begin(t, s, false)
 			got := []string{fmt.Sprintf("seq %d mark %d next %d", tx.v.seq, tx.v.mark, tx.v.nextID)}
 			tx.v.trees.from(0, func(id TreeID, _ tree.Tree) bool {
 				if id >= trashBit {

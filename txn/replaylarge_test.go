@@ -28,13 +28,11 @@ func TestLargeValuesOfALogAreNotBuffered(t *testing.T) {
 	require.NoError(t, err)
 	want := map[string]int{} // sizes
 	for i, n := range []int{10, largeValue - 1, largeValue, largeValue + 1, 16 << 20, 3<<20 + 5, 700} {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		tx.SetDurability(NoSync)
 		for k := range 50 { // in part over what was there
 			key := fmt.Sprintf("row %d", (i*31+k)%70)
-			_, err := tx.Put(CatalogTree, []byte(key), value(1, 100+i), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte(key), value(1, 100+i), 0)
 			want[key] = 100 + i
 		}
 		keys := []string{"large, again and again", fmt.Sprint("large ", i)}
@@ -42,12 +40,10 @@ func TestLargeValuesOfALogAreNotBuffered(t *testing.T) {
 			keys = append(keys, "small, then large")
 		}
 		for _, key := range keys {
-			_, err = tx.Put(CatalogTree, []byte(key), value(1, n), int64(i))
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte(key), value(1, n), int64(i))
 			want[key] = n
 		}
-		_, err = tx.Put(CatalogTree, []byte("row 3"), value(1, 7), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("row 3"), value(1, 7), 0)
 		want["row 3"] = 7
 		require.NoError(t, tx.Commit(NoSync))
 	}
@@ -56,8 +52,7 @@ func TestLargeValuesOfALogAreNotBuffered(t *testing.T) {
 	require.NoError(t, s.Close())
 	path = filepath.Join(killed, "a.ebb")
 	look := func(s *Store) {
-		tx, err := s.Begin(nil, false)
-		require.NoError(t, err)
+		tx := begin(t, s, false)
 		defer tx.Rollback()
 		require.EqualValues(t, len(want), tx.Rows(CatalogTree))
 		for key, n := range want {
@@ -158,8 +153,7 @@ func TestCommitWithLostLeavesIsNotApplied(t *testing.T) {
 		require.NoError(t, again.finish())
 		s.w.publishMaintenance()
 		s.queue.makeVisible()
-		tx, err := s.Begin(nil, false)
-		require.NoError(t, err)
+		tx := begin(t, s, false)
 		require.Len(t, contents(t, tx, CatalogTree), 1, name)
 		require.EqualValues(t, 1, s.head.seq)
 		tx.Rollback()
@@ -179,14 +173,12 @@ func TestFirstPassOverALogTakesLargeValues(t *testing.T) {
 	value := bytes.Repeat([]byte("value"), largeValue)
 	key := []byte("a key of more than eight bytes")
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("a"), nil, 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("a"), nil, 0)
 	})
 	require.NoError(t, s.Checkpoint(t.Context()))
 	update(t, s, func(tx *Tx) {
 		tx.SetDurability(NoSync)
-		_, err := tx.Put(CatalogTree, key, value, 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, key, value, 0)
 	})
 	require.NoError(t, s.Sync())
 	require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))

@@ -27,8 +27,7 @@ func TestReplaySpillsBesideItself(t *testing.T) {
 		update(t, s, func(tx *Tx) {
 			for i := from; i < from+50; i++ {
 				key, value := logRow(i * 7919 % n)
-				_, err := tx.Put(CatalogTree, key, value, 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, key, value, 0)
 			}
 		})
 	}
@@ -47,8 +46,7 @@ func TestReplaySpillsBesideItself(t *testing.T) {
 			}
 			stuck.Disarm()
 			if !opened {
-				s, err = Open("/a.ebb", o)
-				require.NoError(t, err)
+				s = mustOpen(t, o)
 			}
 			require.Equal(t, n/50, s.Recovery().CommitsReplayed)
 			require.Greater(t, s.pg.Alloc.FileBytes(), 2*o.CacheBytes, "it does not fit")
@@ -74,12 +72,10 @@ func TestReplayReusesWhatItFrees(t *testing.T) {
 	for round := range rounds {
 		update(t, s, func(tx *Tx) {
 			for range n / 10 {
-				_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "row %06d", rnd.IntN(n)), make([]byte, 150), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, fmt.Appendf(nil, "row %06d", rnd.IntN(n)), make([]byte, 150), 0)
 			}
 			for i := range 8 {
-				_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "large %d", i), make([]byte, 9000+round), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, fmt.Appendf(nil, "large %d", i), make([]byte, 9000+round), 0)
 			}
 		})
 	}

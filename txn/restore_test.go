@@ -40,8 +40,7 @@ func TestMemoryOfRestoreIsBoundByTheStream(t *testing.T) {
 		require.Less(t, size.Size, int64(2*len(b.stream)))
 		s := openTest(t, path, o)
 		requireSound(t, s)
-		tx, err := s.Begin(t.Context(), false)
-		require.NoError(t, err)
+		tx := begin(t, s, false)
 		require.Equal(t, b.rows, contents(t, tx, 9))
 		tx.Rollback()
 		require.NoError(t, s.Close())
@@ -130,8 +129,7 @@ func TestRestoreCrash(t *testing.T) {
 
 func rowsOfTree(t *testing.T, s *Store, id TreeID) map[string]string {
 	t.Helper()
-	tx, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	return contents(t, tx, id)
 }

@@ -92,8 +92,7 @@ func TestSnapshotsStayUnchangedWhileManyBegin(t *testing.T) {
 	put := func(n byte) {
 		update(t, s, func(tx *Tx) {
 			for i := range 50 {
-				_, err := tx.Put(CatalogTree, []byte{byte(i)}, []byte{n}, 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, []byte{byte(i)}, []byte{n}, 0)
 			}
 		})
 	}
@@ -143,14 +142,12 @@ func TestPagesOfASnapshotAreFreedWhenItEnds(t *testing.T) {
 	churn := func(n byte) {
 		update(t, s, func(tx *Tx) {
 			for i := range 300 {
-				_, err := tx.Put(CatalogTree, []byte{byte(i >> 8), byte(i)}, make([]byte, 100+int(n)), 0)
-				require.NoError(t, err)
+				mustPut(t, tx, CatalogTree, []byte{byte(i >> 8), byte(i)}, make([]byte, 100+int(n)), 0)
 			}
 		})
 	}
 	churn(0)
-	old, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	old := begin(t, s, false)
 	before := contents(t, old, CatalogTree)
 	for n := range 20 {
 		churn(byte(n))

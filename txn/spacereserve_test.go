@@ -11,8 +11,7 @@ import (
 )
 
 func putRow(t *testing.T, tx *Tx, i int) {
-	_, err := tx.Put(9, fmt.Appendf(nil, "k%06d", i), make([]byte, 900), 0)
-	require.NoError(t, err)
+	mustPut(t, tx, 9, fmt.Appendf(nil, "k%06d", i), make([]byte, 900), 0)
 }
 
 // segmentAt is the number of the segment that the log ends in.
@@ -67,8 +66,7 @@ func TestFullDiskReleasesPreallocationOfTheMainFile(t *testing.T) {
 		s, disk := grown(t)
 		before := s.pg.Alloc.FileBytes()
 		require.True(t, tryLock(s.checkpointer.mu))
-		tx, err := s.Begin(nil, true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		for i := range 2 * int(s.segment) / 1000 {
 			putRow(t, tx, i)
 		}
@@ -101,12 +99,11 @@ func TestCheckpointOnAFullDiskReturnsItsError(t *testing.T) {
 		s, _ := grown(t)
 		require.True(t, tryLock(s.checkpointer.mu))
 		defer func() { <-s.checkpointer.mu }()
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		defer tx.Rollback()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = s.checkpointer.capture(ctx)
+		_, err := s.checkpointer.capture(ctx)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, ErrNoSpace)
 	})
@@ -142,8 +139,7 @@ func TestFirstChangeWithoutRoomForALog(t *testing.T) {
 	s := openTest(t, "/a.ebb", o)
 	disk.SetCapacity(disk.Used() + 1)
 	for range 2 {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		require.ErrorIs(t, tx.Create(9), ErrNoSpace)
 		tx.Rollback()
 	}

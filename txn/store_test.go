@@ -59,8 +59,7 @@ func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
 				key := fmt.Appendf(nil, "%04d", row)
 				switch {
 				case row%8 == i:
-					_, err := tx.Put(9, key, make([]byte, 300), 0)
-					require.NoError(t, err)
+					mustPut(t, tx, 9, key, make([]byte, 300), 0)
 					want++
 				case row%8 == i-2 && row < n/2:
 					_, err := tx.Delete(9, key)
@@ -81,8 +80,7 @@ func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
 	requireSound(t, s)
 	require.NoError(t, s.Close())
 	s = openTest(t, "/a.ebb", o)
-	read, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	read := begin(t, s, false)
 	defer read.Rollback()
 	require.Len(t, contents(t, read, 9), want)
 }
@@ -158,8 +156,7 @@ func TestEveryFailedOperationEndsInADefiniteState(t *testing.T) {
 			}
 			s, err = Open("/a.ebb", o)
 			require.NoError(t, err, "fault %+v after %v", fault, first)
-			read, err := s.Begin(nil, false)
-			require.NoError(t, err)
+			read := begin(t, s, false)
 			rows := contents(t, read, CatalogTree)
 			last := 0
 			for i := 1; i <= 12; i++ {
@@ -237,8 +234,7 @@ func TestTransactionAboveTheLimitIsRefusedAtThePutThatCrossesIt(t *testing.T) {
 
 func TestLargeTransactionsAppendToTheLogEarly(t *testing.T) {
 	disk := vfs.NewMemory()
-	s, err := Open("/a.ebb", testOptions(disk))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(disk))
 	fill := func(tx *Tx, tag string) {
 		for i := range 30 {
 			_, err := tx.Put(
@@ -249,11 +245,9 @@ func TestLargeTransactionsAppendToTheLogEarly(t *testing.T) {
 			)
 			require.NoError(t, err)
 		}
-		_, err := tx.Put(CatalogTree, []byte(tag), []byte("end"), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte(tag), []byte("end"), 0)
 	}
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	fill(tx, "gone")
 	tx.Rollback()
 	update(t, s, func(tx *Tx) { fill(tx, "kept") })
@@ -261,8 +255,7 @@ func TestLargeTransactionsAppendToTheLogEarly(t *testing.T) {
 	require.NoError(t, s.Close())
 	s = openTest(t, "/a.ebb", testOptions(image))
 	require.False(t, s.Recovery().Clean)
-	read, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	read := begin(t, s, false)
 	defer read.Rollback()
 	require.Equal(t, uint64(31), read.Rows(CatalogTree))
 	_, _, found, err := read.Get(CatalogTree, []byte("gone"))
@@ -272,14 +265,11 @@ func TestLargeTransactionsAppendToTheLogEarly(t *testing.T) {
 
 func TestAbandonLeavesReadersTheirMemory(t *testing.T) {
 	disk := vfs.NewMemory()
-	s, err := Open("/a.ebb", testOptions(disk))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(disk))
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("k"), []byte("value"), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("k"), []byte("value"), 0)
 	})
-	read, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	read := begin(t, s, false)
 	v, _, _, err := read.Get(CatalogTree, []byte("k"))
 	require.NoError(t, err)
 	require.NoError(t, s.Abandon())
@@ -296,16 +286,14 @@ func TestStampsChangeWithTheTree(t *testing.T) {
 		update(t, s, func(tx *Tx) {
 			require.False(t, tx.read)
 			before := tx.Stamp(CatalogTree)
-			_, err := tx.Put(CatalogTree, []byte{byte(i)}, nil, 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, []byte{byte(i)}, nil, 0)
 			after := tx.Stamp(CatalogTree)
 			require.NotEqual(t, before, after)
 			require.False(t, seen[after])
 			seen[after] = true
 			tx.SetMark(int64(100 + i))
 		})
-		read, err := s.Begin(nil, false)
-		require.NoError(t, err)
+		read := begin(t, s, false)
 		require.Equal(t, int64(100+i), read.Mark())
 		require.Equal(t, uint64(i+1), read.Seq())
 		require.True(t, seen[read.Stamp(CatalogTree)])
@@ -328,14 +316,12 @@ func TestClockMarkIsFinalOnceItIsLogged(t *testing.T) {
 	update(t, s, func(tx *Tx) {
 		tx.SetMark(7)
 		tx.SetDurability(NoSync) // else the log references the value
-		_, err := tx.Put(CatalogTree, []byte("large"), make([]byte, 2*redoChunk), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("large"), make([]byte, 2*redoChunk), 0)
 		tx.SetMark(8)
 		marks["in the transaction"] = tx.Mark()
 	})
 	read := func(name string, s *Store) {
-		tx, err := s.Begin(nil, false)
-		require.NoError(t, err)
+		tx := begin(t, s, false)
 		marks[name] = tx.Mark()
 		tx.Rollback()
 	}

@@ -68,10 +68,30 @@ func requireSound(t *testing.T, s *Store) {
 	})
 }
 
+// mustOpen is Open of a store that the test closes.
+func mustOpen(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	return s
+}
+
+func begin(t testing.TB, s *Store, writable bool) *Tx {
+	t.Helper()
+	tx, err := s.Begin(nil, writable)
+	require.NoError(t, err)
+	return tx
+}
+
+func mustPut(t testing.TB, tx *Tx, id TreeID, key, value []byte, tag int64) {
+	t.Helper()
+	_, err := tx.Put(id, key, value, tag)
+	require.NoError(t, err)
+}
+
 func update(t *testing.T, s *Store, fn func(tx *Tx)) {
 	t.Helper()
-	tx, err := s.Begin(nil, true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	fn(tx)
 	require.NoError(t, tx.Commit(Sync))
 }
@@ -92,14 +112,11 @@ func contents(t *testing.T, tx *Tx, id TreeID) map[string]string {
 
 func TestCommitsAreThereAfterReopening(t *testing.T) {
 	fs := vfs.NewMemory()
-	s, err := Open("/a.ebb", testOptions(fs))
-	require.NoError(t, err)
+	s := mustOpen(t, testOptions(fs))
 	require.True(t, s.Recovery().Created)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("k"), []byte("v"), 1)
-		require.NoError(t, err)
-		_, err = tx.Put(CatalogTree, []byte("big"), bytes.Repeat([]byte("x"), 100000), 0)
-		require.NoError(t, err)
+		mustPut(t, tx, CatalogTree, []byte("k"), []byte("v"), 1)
+		mustPut(t, tx, CatalogTree, []byte("big"), bytes.Repeat([]byte("x"), 100000), 0)
 	})
 	require.NoError(t, s.Close())
 	names, err := fs.List("/")
@@ -107,8 +124,7 @@ func TestCommitsAreThereAfterReopening(t *testing.T) {
 	require.Equal(t, []string{"a.ebb"}, names)
 	s = openTest(t, "/a.ebb", testOptions(fs))
 	require.True(t, s.Recovery().Clean)
-	tx, err := s.Begin(nil, false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	v, tag, found, err := tx.Get(CatalogTree, []byte("k"))
 	require.NoError(t, err)
@@ -237,13 +253,11 @@ func runModel(t *testing.T, path string, o Options, seed int64) {
 				requireModel(t, snapModel, snap)
 				snap.Rollback()
 			}
-			snap, err = s.Begin(nil, false)
-			require.NoError(t, err)
+			snap = begin(t, s, false)
 			snapModel = m.copy()
 			continue
 		}
-		tx, err := s.Begin(nil, true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		next := m.copy()
 		randomOps(t, rnd, tx, next, 1+rnd.Intn(1+rnd.Intn(600)))
 		requireModel(t, next, tx)
@@ -253,8 +267,7 @@ func runModel(t *testing.T, path string, o Options, seed int64) {
 			require.NoError(t, tx.Commit(Durability(rnd.Intn(2))))
 			m = next
 		}
-		read, err := s.Begin(nil, false)
-		require.NoError(t, err)
+		read := begin(t, s, false)
 		requireModel(t, m, read)
 		read.Rollback()
 	}
@@ -359,16 +372,14 @@ func randomOps(t *testing.T, rnd *rand.Rand, tx *Tx, m model, n int) {
 
 func TestStateErrorsComeFirst(t *testing.T) {
 	s := openTest(t, "/e.ebb", testOptions(vfs.NewMemory()))
-	read, err := s.Begin(nil, false)
-	require.NoError(t, err)
-	_, err = read.Put(CatalogTree, []byte("k"), nil, 0)
+	read := begin(t, s, false)
+	_, err := read.Put(CatalogTree, []byte("k"), nil, 0)
 	require.ErrorIs(t, err, ErrReadOnly)
 	require.ErrorIs(t, s.Close(), ErrTxnsOpen)
 	read.Rollback()
 	_, _, _, err = read.Get(CatalogTree, []byte("k"))
 	require.ErrorIs(t, err, ErrTxnDone)
-	write, err := s.Begin(nil, true)
-	require.NoError(t, err)
+	write := begin(t, s, true)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err = s.Begin(ctx, true)
@@ -388,9 +399,8 @@ func TestStateErrorsComeFirst(t *testing.T) {
 func TestReadOnlyCommitWaitsForItsSnapshotToBeDurable(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
-	first, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
-	_, err = first.Put(9, []byte("k"), []byte("v"), 0)
+	first := begin(t, s, true)
+	_, err := first.Put(9, []byte("k"), []byte("v"), 0)
 	require.NoError(t, err)
 	// Commit as far as the release of the writer lock: the record is queued and not written.
 	end, err := first.w.logCommit()
@@ -399,8 +409,7 @@ func TestReadOnlyCommitWaitsForItsSnapshotToBeDurable(t *testing.T) {
 	first.done = true
 	s.unlockWriter()
 
-	second, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	second := begin(t, s, true)
 	_, _, found, err := second.Get(9, []byte("k"))
 	require.NoError(t, err)
 	require.True(t, found)
@@ -420,10 +429,8 @@ func TestADurableCommitIsVisibleOnlyWhenItIsDurable(t *testing.T) {
 	seen := s.queue.visible.Load().seq
 	// commit is Commit as far as the release of the writer lock.
 	commit := func(key string, sync bool) (*version, wal.LSN) {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
-		_, err = tx.Put(9, []byte(key), nil, 0)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
+		mustPut(t, tx, 9, []byte(key), nil, 0)
 		end, err := tx.w.logCommit()
 		require.NoError(t, err)
 		v := tx.w.commitVersion(end, sync, false)

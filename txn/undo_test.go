@@ -26,13 +26,11 @@ func openWide(t *testing.T) (*Store, *crashfs.Disk) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes, o.CacheBytes, o.ManyFrom = 1<<30, 64<<20, 2
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
+	s := mustOpen(t, o)
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range 20_000 {
-			_, err := tx.Put(9, undoKey(i), []byte(fmt.Sprint("first ", i)), int64(i%3))
-			require.NoError(t, err)
+			mustPut(t, tx, 9, undoKey(i), []byte(fmt.Sprint("first ", i)), int64(i%3))
 		}
 	})
 	require.Equal(t, uint8(3), rootOf(s).Depth)
@@ -62,8 +60,7 @@ func frames(t *testing.T, s *Store) map[pager.Pgid][]byte {
 
 func view(t *testing.T, s *Store, fn func(tx *Tx)) {
 	t.Helper()
-	tx, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	tx := begin(t, s, false)
 	defer tx.Rollback()
 	fn(tx)
 }
@@ -148,8 +145,7 @@ func TestRollbackLeavesEveryPageAsItWas(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	rnd := rand.New(rand.NewSource(1))
 	for _, n := range []int{1, 2, 10, 100, 3000} {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		before := frames(t, s)
 		shuffle(t, tx, rnd, n)
 		require.True(t, n < 10 || s.w.undo != nil)
@@ -178,11 +174,9 @@ func TestConcurrentReaderSeesThePreviousVersion(t *testing.T) {
 				for range rounds {
 					var was map[string]string
 					view(t, s, func(tx *Tx) { was = contents(t, tx, 9) })
-					tx, err := s.Begin(t.Context(), true)
-					require.NoError(t, err)
+					tx := begin(t, s, true)
 					shuffle(t, tx, rnd, 500)
-					r, err := s.Begin(t.Context(), false)
-					require.NoError(t, err)
+					r := begin(t, s, false)
 					if look == "at once" {
 						require.True(t, maps.Equal(was, contents(t, r, 9)))
 					}
@@ -216,8 +210,7 @@ func TestReaderBeforeTheSyncSeesThePreviousVersion(t *testing.T) {
 	s, disk := openWide(t)
 	var was map[string]string
 	view(t, s, func(tx *Tx) { was = contents(t, tx, 9) })
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	shuffle(t, tx, rand.New(rand.NewSource(3)), 500)
 	disk.Inject(crashfs.Fault{Kinds: crashfs.KindSyncs, Sticky: true})
 	require.Error(t, tx.Commit(Sync))
@@ -235,8 +228,7 @@ func TestUndoBufferIsKeptForItsReaders(t *testing.T) {
 	touch := func(value string) (inPlace bool) {
 		root := rootOf(s).Root
 		update(t, s, func(tx *Tx) {
-			_, err := tx.Put(9, undoKey(5), []byte(value), 2)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, undoKey(5), []byte(value), 2)
 		})
 		return rootOf(s).Root == root
 	}
@@ -246,22 +238,17 @@ func TestUndoBufferIsKeptForItsReaders(t *testing.T) {
 		return string(value)
 	}
 	require.True(t, touch("one   5"))
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
-	_, err = tx.Put(9, undoKey(5), []byte("two   5"), 2)
-	require.NoError(t, err)
-	r, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
-	_, err = tx.Put(9, undoKey(5), []byte("two!  5"), 2)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
+	mustPut(t, tx, 9, undoKey(5), []byte("two   5"), 2)
+	r := begin(t, s, false)
+	mustPut(t, tx, 9, undoKey(5), []byte("two!  5"), 2)
 	require.Nil(t, s.w.Undo(), "it is frozen: nobody need look")
 	require.NoError(t, tx.Commit(Sync))
 	require.Equal(t, "one   5", seen(r))
 	require.False(t, touch("three 5"))
 	require.False(t, touch("four  5"))
 	require.Equal(t, "one   5", seen(r))
-	later, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
+	later := begin(t, s, false)
 	r.Rollback()
 	require.False(t, touch("five  5"), "the page is that of a version that is held")
 	require.True(t, touch("six   5"), "it was copied after that version")
@@ -275,8 +262,7 @@ func TestSavepointEndsChangesInPlace(t *testing.T) {
 	s, _ := openWide(t)
 	defer func() { require.NoError(t, s.Close()) }()
 	rnd := rand.New(rand.NewSource(4))
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	before := frames(t, s)
 	shuffle(t, tx, rnd, 300)
 	there := contents(t, tx, 9)
@@ -293,22 +279,19 @@ func TestSavepointEndsChangesInPlace(t *testing.T) {
 // and is rolled back as a whole.
 func TestUndoIsBounded(t *testing.T) {
 	racetest.OneGoroutine(t)
-	s, err := Open("/a.ebb", Options{FS: vfs.NewMemory()})
-	require.NoError(t, err)
+	s := mustOpen(t, Options{FS: vfs.NewMemory()})
 	defer func() { require.NoError(t, s.Close()) }()
 	value := make([]byte, 900)
 	fill := func(tx *Tx, value []byte) {
 		for i := range 25_000 {
-			_, err := tx.Put(9, undoKey(i), value, 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, undoKey(i), value, 0)
 		}
 	}
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		fill(tx, value)
 	})
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	fill(tx, bytes.Repeat([]byte("x"), 900))
 	require.Nil(t, s.w.Undo(), "it is full: nobody need look")
 	require.NotZero(t, s.w.allocated.len())
@@ -329,14 +312,12 @@ func TestSnapshotsBesideRolledBackTransactions(t *testing.T) {
 	s := openTest(t, "/a.ebb", o)
 	const pairs = 300
 	put := func(n uint32, commit bool) {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
+		tx := begin(t, s, true)
 		value := bytes.Repeat(fmt.Appendf(nil, "%08d", n), 12)
 		// in an order in which neighbours lie in other pages: a page that is met twice running is
 		// copied
 		for i := range 3 * pairs {
-			_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%d", i*101%pairs), value, 0)
-			require.NoError(t, err)
+			mustPut(t, tx, CatalogTree, fmt.Appendf(nil, "%d", i*101%pairs), value, 0)
 		}
 		if commit {
 			require.NoError(t, tx.Commit(NoSync))

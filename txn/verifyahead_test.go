@@ -27,8 +27,7 @@ func coldTree(t *testing.T, procs int) (path string) {
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range coldRows {
-			_, err := tx.Put(9, fmt.Appendf(nil, "%06d", i), make([]byte, 600), 0)
-			require.NoError(t, err)
+			mustPut(t, tx, 9, fmt.Appendf(nil, "%06d", i), make([]byte, 600), 0)
 		}
 	})
 	require.NoError(t, s.Close())
@@ -76,8 +75,7 @@ func TestALongScanIsVerifiedAhead(t *testing.T) {
 
 	s, err := Open(path, testOptions(vfs.OS))
 	require.NoError(t, err)
-	tx, err = s.Begin(nil, false)
-	require.NoError(t, err)
+	tx = begin(t, s, false)
 	tx.ReadAhead(scan.refs[:leastVerifyAhead-1])
 	require.Nil(t, tx.slot.ahead)
 	for from := 0; from < 200; from += 40 { // The goroutine ends meanwhile, and there is another.
@@ -92,8 +90,7 @@ func TestALongScanIsVerifiedAhead(t *testing.T) {
 	require.False(t, tx.Cold(scan.refs[200]), "a short window of a long scan")
 	tx.Rollback()
 
-	tx, err = s.Begin(nil, false)
-	require.NoError(t, err)
+	tx = begin(t, s, false)
 	tx.ReadAhead(scan.refs[:100])
 	require.Nil(t, tx.slot.ahead, "they are verified")
 	require.Len(t, contents(t, tx, 9), coldRows)

@@ -16,8 +16,7 @@ import (
 // TestRunsThatCanBeSubmittedEarly are bounded.
 func TestRunsThatCanBeSubmittedEarly(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
+	tx := begin(t, s, true)
 	can := func(changes, bytes int) bool {
 		r := Run{Tree: 9, Changes: make([]Change, changes)}
 		for i := range r.Changes {
@@ -98,26 +97,23 @@ func TestFailedStoreWritesNoRevocation(t *testing.T) {
 	for _, written := range []bool{false, true} {
 		t.Run(fmt.Sprintf("written_%v", written), func(t *testing.T) {
 			fs := vfs.NewMemory()
-			s, err := Open("/a.ebb", testOptions(fs))
-			require.NoError(t, err)
+			s := mustOpen(t, testOptions(fs))
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
-			tx, err := s.Begin(t.Context(), true)
-			require.NoError(t, err)
+			tx := begin(t, s, true)
 			c := Change{Key: []byte("key"), Value: []byte("value")}
 			require.NoError(t, tx.submitLog([]Run{{9, []Change{c}}}))
 			if written {
 				require.NoError(t, s.log.Wait(tx.w.submitted.end, true))
 			}
 			_ = s.fail(boom)
-			_, err = tx.Put(9, c.Key, c.Value, 0)
+			_, err := tx.Put(9, c.Key, c.Value, 0)
 			require.ErrorIs(t, err, ErrFailed)
 			tx.Rollback()
 			require.Equal(t, written, errors.Is(tx.Err(), ErrUnknown), "%v", tx.Err())
 			left := copyFiles(t, fs)
 			require.ErrorIs(t, s.Close(), boom)
 			s = openTest(t, "/a.ebb", testOptions(left))
-			read, err := s.Begin(t.Context(), false)
-			require.NoError(t, err)
+			read := begin(t, s, false)
 			require.Equal(t, written, read.Rows(9) == 1, "that is what is in doubt")
 			read.Rollback()
 		})

@@ -58,8 +58,7 @@ func TestSubmitWriteIsRefused(t *testing.T) {
 		}, false},
 		"the_log_has_failed": {512, func(_ *testing.T, l *testLog) {}, true},
 		"a_segment_has_ended": {512, func(t *testing.T, l *testLog) {
-			_, err := l.Rotate()
-			require.NoError(t, err)
+			l.mustRotate()
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,13 +67,12 @@ func TestSubmitWriteIsRefused(t *testing.T) {
 			l := createTest(t, o)
 			l.commit("before", true)
 			c.prepare(t, l)
-			end, err := l.Append([]byte("after"), true)
-			require.NoError(t, err)
+			end := l.mustAppend([]byte("after"), true)
 			if c.fails {
 				l.Fail(boom)
 			}
 			require.Nil(t, l.SubmitWrite(end))
-			err = l.Wait(end, true)
+			err := l.Wait(end, true)
 			if c.fails {
 				require.ErrorIs(t, err, boom)
 				return
@@ -86,18 +84,15 @@ func TestSubmitWriteIsRefused(t *testing.T) {
 	t.Run("while_others_lead_or_append", func(t *testing.T) {
 		l, _, tw := towered(t, nil)
 		require.Nil(t, l.SubmitWrite(l.End()), "nothing is queued")
-		end, err := l.Append([]byte("one"), true)
-		require.NoError(t, err)
+		end := l.mustAppend([]byte("one"), true)
 		require.Nil(t, l.SubmitWrite(end-1), "not the end of the log")
-		_, err = l.Append([]byte("part"), false)
-		require.NoError(t, err)
+		l.mustAppend([]byte("part"), false)
 		require.Nil(t, l.SubmitWrite(l.End()), "a commit without an end")
 		l.Abort()
 		first := make(chan error, 1)
 		go func() { first <- l.Wait(end, true) }()
 		one := tw.next()
-		end, err = l.Append([]byte("two"), true)
-		require.NoError(t, err)
+		end = l.mustAppend([]byte("two"), true)
 		require.Nil(t, l.SubmitWrite(end), "another goroutine writes")
 		tw.land(one)
 		require.NoError(t, <-first)

@@ -43,8 +43,7 @@ func commitOfSegments(t *testing.T, segmentSize int64, segments int, end bool) *
 	l := createTest(t, o)
 	l.commit("before", false)
 	payload := text(7, segments*int(segmentSize))
-	_, err := l.Append([]byte(payload), false)
-	require.NoError(t, err)
+	l.mustAppend([]byte(payload), false)
 	if end {
 		l.commit("end", true)
 		l.commits[1] = payload + "end"

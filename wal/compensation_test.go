@@ -46,14 +46,12 @@ func TestCompensationCancelsACommit(t *testing.T) {
 					var kept []string
 					for i := range commits {
 						if name != "launched" && i%3 == 2 {
-							_, err := l.Append([]byte("part"), false)
-							require.NoError(t, err)
+							l.mustAppend([]byte("part"), false)
 							l.Abort()
 						}
 						kept = append(kept, text(i, 100))
 						l.commit(kept[i], true)
-						end, err := l.Append([]byte(text(1000+i, size)), true)
-						require.NoError(t, err)
+						end := l.mustAppend([]byte(text(1000+i, size)), true)
 						require.NoError(t, written(l, end))
 						void, err := l.Compensate()
 						require.NoError(t, err)
@@ -85,8 +83,7 @@ func TestCompensationOfNothingIsDamage(t *testing.T) {
 			return l.start
 		},
 		"a_part": func(t *testing.T, l *testLog) LSN {
-			_, err := l.Append([]byte("part"), false)
-			require.NoError(t, err)
+			l.mustAppend([]byte("part"), false)
 			l.appender.inCommit = false
 			return l.start
 		},
@@ -128,8 +125,7 @@ func TestHasCommitSpaceBesideALeader(t *testing.T) {
 				}
 				asked++
 				require.NoError(t, l.Wait(before, true))
-				end, err := l.Append([]byte(text(2, size)), true)
-				require.NoError(t, err)
+				end := l.mustAppend([]byte(text(2, size)), true)
 				require.NoError(t, l.Wait(end, true))
 				_, err = l.Compensate()
 				require.NoError(t, err, "filled %d, block %d, size %d", filled, block, size)

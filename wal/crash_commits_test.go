@@ -50,8 +50,7 @@ func TestCrashBeforeCompensationIsDurable(t *testing.T) {
 // torn record, and the commits that wait for the next write are not there.
 func TestPowerCutDuringAGroup(t *testing.T) {
 	l, d, tw := towered(t, nil)
-	_, err := l.Append([]byte(text(1, 1500)), true)
-	require.NoError(t, err)
+	l.mustAppend([]byte(text(1, 1500)), true)
 	first := l.fly(text(2, 1500))
 	one := tw.next()
 	next := l.fly("next")
@@ -182,8 +181,7 @@ func TestPowerCutLeavesAPrefix(t *testing.T) {
 					acked = len(l.commits)
 				}
 				if rng.IntN(12) == 0 {
-					next, err := l.Rotate()
-					require.NoError(t, err)
+					next := l.mustRotate()
 					require.NoError(t, l.Sync())
 					require.NoError(t, l.Release(next))
 					start, acked, l.commits, durable = next, 0, nil, next
@@ -217,10 +215,8 @@ func TestKillDuringACopy(t *testing.T) {
 				size = n
 				return min(keep, n), errBoom
 			}
-			_, err := l.Append([]byte("third"), true)
-			require.NoError(t, err)
-			end, err := l.Append([]byte("fourth"), true)
-			require.NoError(t, err)
+			l.mustAppend([]byte("third"), true)
+			end := l.mustAppend([]byte("fourth"), true)
 			require.ErrorIs(t, l.Wait(end, false), ErrUnknown)
 			require.NotZero(t, size)
 			got, tail, err := replayAll(l.opts, l.start, l.Durable())

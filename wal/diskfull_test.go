@@ -17,10 +17,9 @@ func TestRestartBeginsAnEmptyLog(t *testing.T) {
 			d := newDisk(t, block)
 			l := createTest(t, testOptions(d))
 			l.commit("a", true)
-			_, err := l.Rotate()
-			require.NoError(t, err)
+			l.mustRotate()
 			l.commit("b", false)
-			_, err = l.Append([]byte("part"), false) // which is void
+			_, err := l.Append([]byte("part"), false) // which is void
 			require.NoError(t, err)
 			if prepared {
 				require.NoError(t, l.Prepare())
@@ -58,8 +57,7 @@ func TestRestartWaitsForTheLeader(t *testing.T) {
 	told, goOn := make(chan bool), make(chan bool)
 	o.OnGroup = func(int, int64, time.Duration) { told <- true; <-goOn }
 	l := createTest(t, o)
-	end, err := l.Append([]byte("a"), true)
-	require.NoError(t, err)
+	end := l.mustAppend([]byte("a"), true)
 	waited, restarted := make(chan error, 1), make(chan error, 1)
 	go func() { waited <- l.Wait(end, true) }()
 	<-told
@@ -106,8 +104,7 @@ func TestRestartEndsTheLogBeforeItIsRemoved(t *testing.T) {
 		d := newDisk(t, 0)
 		l := createTest(t, testOptions(d))
 		l.commit("a", true)
-		_, err := l.Rotate()
-		require.NoError(t, err)
+		l.mustRotate()
 		l.commit("b", true)
 		if prepared {
 			require.NoError(t, l.Prepare())
@@ -121,7 +118,7 @@ func TestRestartEndsTheLogBeforeItIsRemoved(t *testing.T) {
 		require.ErrorIs(t, l.RestartInPlace(), ErrFailed)
 		after := l.opts
 		after.FS = d.crash(func() bool { return false })
-		_, _, err = replayAll(after, l.start, 0)
+		_, _, err := replayAll(after, l.start, 0)
 		require.ErrorIs(t, err, badfile.ErrCorrupt)
 	}
 }

@@ -42,28 +42,23 @@ func TestExternalRefsAreDurableFirst(t *testing.T) {
 			"it was said of one commit")
 
 		// A part that does not end the commit is written without it.
-		_, err := l.Append(make([]byte, 100), false)
-		require.NoError(t, err)
+		l.mustAppend(make([]byte, 100), false)
 		require.NotContains(t, steps(func() { require.NoError(t, l.Sync()) }), "before")
 		l.AddExternalRef(true)
 		ops = steps(func() { l.commit("end", false) })
 		require.Equal(t, "before", ops[0], "a commit that waits for no sync, too")
 
 		// What is given up refers to nothing.
-		_, err = l.Append([]byte("void"), false)
-		require.NoError(t, err)
+		l.mustAppend([]byte("void"), false)
 		l.AddExternalRef(true)
 		l.Abort()
 		require.NotContains(t, steps(func() { l.commit("plain", true) }), "before")
 
 		// One of many in a group, written by the waiter of another.
-		end, err := l.Append([]byte("a"), true)
-		require.NoError(t, err)
+		end := l.mustAppend([]byte("a"), true)
 		l.AddExternalRef(true)
-		_, err = l.Append([]byte("b"), true)
-		require.NoError(t, err)
-		_, err = l.Append([]byte("c"), true)
-		require.NoError(t, err)
+		l.mustAppend([]byte("b"), true)
+		l.mustAppend([]byte("c"), true)
 		ops = steps(func() { require.NoError(t, l.Wait(end, true)) })
 		require.Equal(t, 0, slices.Index(ops, "before"))
 	}
@@ -78,10 +73,9 @@ func TestGroupIsNotWrittenIfItsRefsAreNotDurable(t *testing.T) {
 	l := createTest(t, o)
 	l.commit("there", true)
 	l.AddExternalRef(true)
-	end, err := l.Append([]byte("not there"), true)
-	require.NoError(t, err)
+	end := l.mustAppend([]byte("not there"), true)
 	d.ops = nil
-	err = l.Wait(end, true)
+	err := l.Wait(end, true)
 	require.ErrorIs(t, err, ErrFailed)
 	require.ErrorIs(t, err, boom)
 	require.NotErrorIs(t, err, ErrUnknown)
@@ -101,8 +95,7 @@ func TestLazyRefsAreDurableBeforeTheirCommit(t *testing.T) {
 			"alone":         func(l *testLog) { require.NoError(t, l.Sync()) },
 			"with a commit": func(l *testLog) { l.commit("sync", true) },
 			"behind a segment's end": func(l *testLog) {
-				_, err := l.Rotate()
-				require.NoError(t, err)
+				l.mustRotate()
 				l.commit("next", false)
 				l.commit("sync", true)
 			},
@@ -159,10 +152,9 @@ func TestSyncFailsIfExternalRefsAreNotDurable(t *testing.T) {
 	o.SyncRefs = func() error { return boom }
 	l := createTest(t, o)
 	l.AddExternalRef(false)
-	end, err := l.Append([]byte("loose"), true)
-	require.NoError(t, err)
+	end := l.mustAppend([]byte("loose"), true)
 	require.NoError(t, l.Wait(end, false))
-	err = l.Sync()
+	err := l.Sync()
 	require.ErrorIs(t, err, ErrUnknown)
 	require.ErrorIs(t, err, boom)
 	_, err = l.Append([]byte("after"), true)
@@ -185,8 +177,7 @@ func TestLogEndsBeforeACommitWithLostRefs(t *testing.T) {
 		}, true},
 		"noted": {func(l *testLog) { require.NoError(t, l.Close(false)) }, true},
 		"in an earlier one": {func(l *testLog) {
-			_, err := l.Rotate()
-			require.NoError(t, err)
+			l.mustRotate()
 			l.commit("next", false)
 		}, false},
 		"in one that is synced": {func(l *testLog) {

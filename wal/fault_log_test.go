@@ -46,9 +46,8 @@ func TestFailedTruncateLeavesCommitUnknown(t *testing.T) {
 					}
 					return n, nil
 				}
-				end, err := l.Append([]byte("in question"), true)
-				require.NoError(t, err)
-				err = l.Wait(end, true)
+				end := l.mustAppend([]byte("in question"), true)
+				err := l.Wait(end, true)
 				require.ErrorIs(t, err, boom)
 				require.ErrorIs(t, err, c.fate)
 				if c.fate == ErrFailed {
@@ -81,15 +80,12 @@ func TestWaitAfterTheFailure(t *testing.T) {
 	l := createTest(t, o)
 	l.commit("durable", true)
 	durable := l.End()
-	earlier, err := l.Append([]byte("earlier"), true)
-	require.NoError(t, err)
-	later, err := l.Append([]byte("later"), true)
-	require.NoError(t, err)
+	earlier := l.mustAppend([]byte("earlier"), true)
+	later := l.mustAppend([]byte("later"), true)
 	require.NoError(t, l.Wait(later, false))
 	require.LessOrEqual(t, earlier, l.Written())
 	d.hook = func(op, _ string, n int) (int, error) { return 0, errBoom }
-	end, err := l.Append([]byte("fails"), true)
-	require.NoError(t, err)
+	end := l.mustAppend([]byte("fails"), true)
 	require.ErrorIs(t, l.Wait(end, false), errBoom)
 	require.ErrorIs(t, l.Wait(earlier, false), ErrUnknown)
 	require.NoError(t, l.Wait(durable, true))
@@ -338,9 +334,8 @@ func TestFailedCopyIsTruncated(t *testing.T) {
 		}
 		return n, nil
 	}
-	end, err := l.Append([]byte("third"), true)
-	require.NoError(t, err)
-	err = l.Wait(end, false)
+	end := l.mustAppend([]byte("third"), true)
+	err := l.Wait(end, false)
 	require.ErrorIs(t, err, ErrFailed)
 	require.ErrorIs(t, err, errBoom)
 	require.Equal(t, 1, d.count("truncate"))
@@ -403,8 +398,7 @@ func TestTooManyOpenFilesWhileASegmentIsRecycled(t *testing.T) {
 		l.commit("meanwhile", true)
 		mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
 		short = false
-		_, err = l.Rotate()
-		require.NoError(t, err)
+		l.mustRotate()
 		l.commit("in the next one", true)
 		mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
 		require.NoError(t, l.Close(true))

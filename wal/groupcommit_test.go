@@ -165,8 +165,7 @@ func TestSingleCommitterDoesNotWaitForFollowers(t *testing.T) {
 	l := createTest(t, testOptions(newDisk(t, 512)))
 	whileGathering(t, func() { t.Error("it waits") })
 	for range 3 {
-		end, err := l.Append([]byte("alone"), true)
-		require.NoError(t, err)
+		end := l.mustAppend([]byte("alone"), true)
 		require.NoError(t, l.Wait(end, true))
 	}
 }
@@ -199,8 +198,7 @@ func TestOneGroupIsWrittenAtATime(t *testing.T) {
 // neither ErrUnknown nor ErrFailed for a group that is being written.
 func TestCommitInFlightIsUndecidedUntilItsWriteReturns(t *testing.T) {
 	l, _, tw := towered(t, nil)
-	end, err := l.Append([]byte("also"), true)
-	require.NoError(t, err)
+	end := l.mustAppend([]byte("also"), true)
 	first := l.fly("first")
 	one := tw.next()
 	second := l.fly("second")
@@ -214,7 +212,7 @@ func TestCommitInFlightIsUndecidedUntilItsWriteReturns(t *testing.T) {
 	unanswered(t, first, also, late)
 	tw.land(one)
 	require.NoError(t, errors.Join(<-first, <-also, <-late))
-	err = <-second
+	err := <-second
 	require.ErrorIs(t, err, boom)
 	require.ErrorIs(t, err, ErrFailed)
 	require.NotErrorIs(t, err, ErrUnknown)
@@ -306,8 +304,7 @@ func TestSyncDoesNotWaitForUnfinishedParts(t *testing.T) {
 	l, d, tw := towered(t, nil)
 	first := l.fly("first")
 	one := tw.next()
-	_, err := l.Append([]byte(text(1, 5000)), false)
-	require.NoError(t, err)
+	l.mustAppend([]byte(text(1, 5000)), false)
 	synced := make(chan error, 1)
 	go func() { synced <- l.Sync() }()
 	unanswered(t, synced)
@@ -334,8 +331,7 @@ func TestSyncWaiterForWrittenBytesLeads(t *testing.T) {
 		}
 		return n, nil
 	}
-	end, err := l.Append([]byte("x"), true)
-	require.NoError(t, err)
+	end := l.mustAppend([]byte("x"), true)
 	unsynced, synced := make(chan error, 1), make(chan error, 1)
 	go func() { unsynced <- l.Wait(end, false) }()
 	<-writing

@@ -90,9 +90,8 @@ func TestUnsyncedGroupsAreWrittenBackPieceByPiece(t *testing.T) {
 		}
 		return n, nil
 	}
-	end, err := l.Append(make([]byte, 2*writebackBytes), true)
-	require.NoError(t, err)
-	err = l.Wait(end, false)
+	end := l.mustAppend(make([]byte, 2*writebackBytes), true)
+	err := l.Wait(end, false)
 	require.ErrorIs(t, err, ErrUnknown)
 	require.ErrorIs(t, err, errBoom)
 	_, err = l.Append(nil, true)

@@ -51,8 +51,7 @@ func TestSegmentsAreReadOnceAndNotAgain(t *testing.T) {
 	l := createTest(t, o)
 	for i := range 3 {
 		l.commit(text(i, 60_000), true)
-		_, err := l.Rotate()
-		require.NoError(t, err)
+		l.mustRotate()
 	}
 	end := l.commit("last", true)
 	require.NoError(t, l.Prepare())

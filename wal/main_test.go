@@ -43,11 +43,24 @@ func createTest(t testing.TB, o Options) *testLog {
 	return &testLog{Log: l, t: t, opts: o, start: l.End()}
 }
 
+func (l *testLog) mustAppend(payload []byte, last bool) LSN {
+	l.t.Helper()
+	end, err := l.Append(payload, last)
+	require.NoError(l.t, err)
+	return end
+}
+
+func (l *testLog) mustRotate() LSN {
+	l.t.Helper()
+	cut, err := l.Rotate()
+	require.NoError(l.t, err)
+	return cut
+}
+
 // commit appends one commit and waits for it.
 func (l *testLog) commit(payload string, sync bool) LSN {
 	l.t.Helper()
-	end, err := l.Append([]byte(payload), true)
-	require.NoError(l.t, err)
+	end := l.mustAppend([]byte(payload), true)
 	require.NoError(l.t, l.Wait(end, sync))
 	l.commits = append(l.commits, payload)
 	return end

@@ -27,11 +27,9 @@ func TestBoundHoldsForAppendOnly(t *testing.T) {
 	require.LessOrEqual(t, l.Bytes(), int64(2*MinSegmentSize))
 	require.NoError(t, l.Prepare())
 	require.EqualValues(t, 3*MinSegmentSize, l.Bytes())
-	cut, err := l.Rotate()
-	require.NoError(t, err)
+	cut := l.mustRotate()
 	require.NoError(t, l.Release(cut))
-	_, err = l.Append([]byte("room again"), true)
-	require.NoError(t, err)
+	l.mustAppend([]byte("room again"), true)
 	require.NoError(t, l.Sync())
 }
 
@@ -299,8 +297,7 @@ func TestPrepareEarlyIsPrepareWithinTheBound(t *testing.T) {
 		require.Equal(t, bound == 0, l.appender.spare != nil)
 		require.NoError(t, l.Prepare())
 		require.EqualValues(t, 2*MinSegmentSize, l.Bytes())
-		_, err := l.Rotate()
-		require.NoError(t, err)
+		l.mustRotate()
 		require.EqualValues(t, 2*MinSegmentSize, l.Bytes())
 	}
 }
@@ -366,8 +363,7 @@ func TestShortSegmentHasSpaceForAnEndRecord(t *testing.T) {
 			for i := range 6 {
 				l.commit(text(i, size), i%2 == 0)
 				if i == 3 {
-					_, err := l.Rotate()
-					require.NoError(t, err)
+					l.mustRotate()
 				}
 			}
 			require.NoError(t, l.Sync())

@@ -36,8 +36,7 @@ func TestFirstRecordSaysWhatIsMissingBeforeIt(t *testing.T) {
 	t.Run("in_the_segment_before", func(t *testing.T) {
 		l, _ := smallLog(t, 512)
 		for range 2 {
-			_, err := l.Rotate()
-			require.NoError(t, err)
+			l.mustRotate()
 		}
 		l.commit("in segment 3", true)
 		require.NoError(t, l.Close(false))
@@ -58,8 +57,7 @@ func TestFirstRecordSaysWhatIsMissingBeforeIt(t *testing.T) {
 // one, but not its hint.
 func TestHintOfALaterSegmentShowsALostEnd(t *testing.T) {
 	l, _ := smallLog(t, 512)
-	_, err := l.Rotate()
-	require.NoError(t, err)
+	l.mustRotate()
 	l.commit("in the next segment", true)
 	for number, from := range map[uint64]int{1: firstRecord + 512, 2: firstRecord} {
 		b := readFile(t, l.opts.FS, l.opts.name(number))
@@ -69,7 +67,7 @@ func TestHintOfALaterSegmentShowsALostEnd(t *testing.T) {
 		clear(b[from:])
 		writeFile(t, l.opts.FS, l.opts.name(number), b)
 	}
-	_, _, err = replayAll(l.opts, l.start, 0)
+	_, _, err := replayAll(l.opts, l.start, 0)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 	require.ErrorContains(t, err, "hint of segment 2")
 }
@@ -221,22 +219,20 @@ func TestDamageInFrontOfEvidenceIsCorrupt(t *testing.T) {
 	t.Run("a_later_segment_tells", func(t *testing.T) {
 		l, _ := smallLog(t, 512)
 		last := int(l.End()) - smallSegment - 1
-		_, err := l.Rotate()
-		require.NoError(t, err)
+		l.mustRotate()
 		l.commit("in the next segment", false)
 		name := l.opts.name(1)
 		writeFile(t, l.opts.FS, name, withoutHint(damage(readFile(t, l.opts.FS, name), last)))
-		_, _, err = replayAll(l.opts, l.start, 0)
+		_, _, err := replayAll(l.opts, l.start, 0)
 		require.ErrorIs(t, err, badfile.ErrCorrupt)
 	})
 	t.Run("a_seal_tells", func(t *testing.T) {
 		l, _ := smallLog(t, 512)
-		_, err := l.Rotate()
-		require.NoError(t, err)
+		l.mustRotate()
 		require.NoError(t, l.Close(false))
 		mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
 		writeFile(t, l.opts.FS, l.opts.name(2), nil)
-		_, _, err = replayAll(l.opts, l.start, 0)
+		_, _, err := replayAll(l.opts, l.start, 0)
 		require.ErrorIs(t, err, badfile.ErrCorrupt)
 		require.ErrorContains(t, err, "is sealed")
 	})
@@ -327,8 +323,7 @@ func (r *failingRead) ReadAt(p []byte, off int64) (int, error) {
 
 func TestReadErrorIsNoEndOfTheLog(t *testing.T) {
 	l, _ := smallLog(t, 512)
-	_, err := l.Rotate()
-	require.NoError(t, err)
+	l.mustRotate()
 	l.commit("more", true)
 	passed := false
 	for n := 0; !passed; n++ {
@@ -373,8 +368,7 @@ func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
 // seal and the hint too. What a record of the next segment says was durable is all that tells.
 func TestLaterSegmentShowsALostEnd(t *testing.T) {
 	l, _ := smallLog(t, 512)
-	_, err := l.Rotate()
-	require.NoError(t, err)
+	l.mustRotate()
 	l.commit("in the next segment", false)
 	name := l.opts.name(1)
 	b := withoutHint(readFile(t, l.opts.FS, name))
@@ -382,7 +376,7 @@ func TestLaterSegmentShowsALostEnd(t *testing.T) {
 	writeFile(t, l.opts.FS, name, b)
 	next := l.opts.name(2)
 	writeFile(t, l.opts.FS, next, withoutHint(readFile(t, l.opts.FS, next)))
-	_, _, err = replayAll(l.opts, l.start, 0)
+	_, _, err := replayAll(l.opts, l.start, 0)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 	require.ErrorContains(t, err, "in segment 2, says that LSN")
 }

@@ -28,8 +28,7 @@ func TestReleaseWaitsForEndRecords(t *testing.T) {
 	d := newDisk(t, 0)
 	l := createTest(t, testOptions(d))
 	l.commit("a", false)
-	cut, err := l.Rotate()
-	require.NoError(t, err)
+	cut := l.mustRotate()
 	d.hook = func(op, _ string, size int) (int, error) {
 		if op == "syncdata" {
 			return 0, errBoom
@@ -54,13 +53,11 @@ func TestReleaseRecyclesBesideCommits(t *testing.T) {
 				lock.Lock()
 				payload := fmt.Sprintf("%d-%d", g, i)
 				if g == 0 && i%10 == 9 {
-					next, err := l.Rotate()
-					require.NoError(t, err)
+					next := l.mustRotate()
 					starts = append(starts, next)
 					commits = commits[:0]
 				}
-				end, err := l.Append([]byte(payload), true)
-				require.NoError(t, err)
+				end := l.mustAppend([]byte(payload), true)
 				commits = append(commits, payload)
 				last := starts[len(starts)-1]
 				lock.Unlock()
@@ -83,17 +80,15 @@ func TestReleaseBreaksTheOldChain(t *testing.T) {
 			d := newDisk(t, 512)
 			l := createTest(t, testOptions(d))
 			l.commit("a", true)
-			next, err := l.Rotate()
-			require.NoError(t, err)
+			next := l.mustRotate()
 			l.commit("b", true)
-			next2, err := l.Rotate()
-			require.NoError(t, err)
+			next2 := l.mustRotate()
 			l.commit("c", true)
 			if prepared {
 				require.NoError(t, l.Prepare())
 			}
 			require.NoError(t, l.Release(next2))
-			_, _, err = replayAll(l.opts, l.start, 0)
+			_, _, err := replayAll(l.opts, l.start, 0)
 			require.ErrorIs(t, err, badfile.ErrCorrupt)
 			_, _, err = replayAll(l.opts, next, 0)
 			if err == nil {
@@ -120,8 +115,7 @@ func TestRecycledSegmentNeverReplaysOldRecords(t *testing.T) {
 				l.commit(text(life*100+i, 40+(life*53+i*31)%400), (life+i)%2 == 0)
 				mustReplay(t, l.opts, start, l.Durable(), l.commits[first:])
 			}
-			next, err := l.Rotate()
-			require.NoError(t, err)
+			next := l.mustRotate()
 			require.NoError(t, l.Sync())
 			require.NoError(t, l.Release(next))
 			start = next
@@ -136,8 +130,7 @@ func TestReleaseKeepsABoundedNumber(t *testing.T) {
 	o := testOptions(newDisk(t, 512))
 	l := createTest(t, o)
 	for range 40 {
-		_, err := l.Rotate()
-		require.NoError(t, err)
+		l.mustRotate()
 	}
 	l.commit("a", true)
 	require.NoError(t, l.Release(l.End()))
@@ -205,8 +198,7 @@ func TestShortSegmentIsUsedAgain(t *testing.T) {
 	l := createTest(t, o)
 	for range 10 {
 		l.commit(text(len(l.commits), 1000), true)
-		next, err := l.Rotate()
-		require.NoError(t, err)
+		next := l.mustRotate()
 		require.NoError(t, l.Release(next))
 		l.commits = nil
 		l.start = next

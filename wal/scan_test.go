@@ -20,8 +20,7 @@ func TestSegmentsAreInTheOrderOfTheirNumbers(t *testing.T) {
 	l := &testLog{Log: log, t: t, opts: o, start: log.End()}
 	for i := range 4 {
 		l.commit(text(i, 100), true)
-		_, err := l.Rotate()
-		require.NoError(t, err)
+		l.mustRotate()
 	}
 	require.NoError(t, l.Close(false))
 	found, err := Scan(o)
@@ -113,8 +112,7 @@ func TestChainNamesWhatIsMissing(t *testing.T) {
 		l := createTest(t, testOptions(d))
 		for i := range 3 {
 			l.commit(text(i, 50), true)
-			_, err := l.Rotate()
-			require.NoError(t, err)
+			l.mustRotate()
 		}
 		end := l.commit("last", true)
 		require.NoError(t, l.Prepare())

@@ -53,12 +53,9 @@ func TestOptionsAreChecked(t *testing.T) {
 func TestGoldenBytes(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	l.appender.inCommit = false
-	_, err := l.Append([]byte("part, "), false)
-	require.NoError(t, err)
-	_, err = l.Append([]byte("last part"), true)
-	require.NoError(t, err)
-	_, err = l.Rotate()
-	require.NoError(t, err)
+	l.mustAppend([]byte("part, "), false)
+	l.mustAppend([]byte("last part"), true)
+	l.mustRotate()
 	require.NoError(t, l.Sync())
 	file := readFile(t, l.opts.FS, l.opts.name(1))
 	for _, part := range []struct {
