@@ -128,11 +128,13 @@ func (b *replayBuffer) discard() {
 	b.runs, b.cost, b.overflowed = nil, 0, true
 }
 
-// key is the key of the operation at an offset.
-func (b *replayBuffer) key(at uint32) []byte {
+// op is the operation at an offset, which has been decoded before.
+func (b *replayBuffer) op(at int) redo {
 	r, _, _ := decodeRedo(b.ops.All[at:])
-	return r.key
+	return r
 }
+
+func (b *replayBuffer) key(at uint32) []byte { return b.op(int(at)).key }
 
 // applyBuffer applies the buffered operations and empties the buffer.
 func (p *replayer) applyBuffer() error {
@@ -151,11 +153,7 @@ func (p *replayer) applyBuffer() error {
 // operations that create or drop one were applied.
 func (p *replayer) applyRun(run *replayRun) error {
 	if run.keys.Len() == 0 {
-		r, _, err := decodeRedo(p.buffer.ops.All[run.at:])
-		if err != nil {
-			return err
-		}
-		return p.applyNow(r)
+		return p.applyNow(p.buffer.op(run.at))
 	}
 	if _, ok := p.w.trees.get(run.id); !ok {
 		return treeError(run.id)
@@ -213,10 +211,7 @@ func (p *replayer) applySome(id TreeID, places []uint32) (n int, err error) {
 			next := int(places[ahead])
 			prefetch.Bytes(ops[next:min(next+prefetchOpBytes, len(ops))])
 		}
-		r, _, err := decodeRedo(ops[at:])
-		if err != nil {
-			return 0, err
-		}
+		r := p.buffer.op(int(at))
 		if r.op == opSetTag || r.op == opPutNamed {
 			if len(changes) == 0 {
 				return 1, p.w.apply(r)
