@@ -379,8 +379,7 @@ func TestBatchForWhichThereIsNoRoomIsNotInTheLog(t *testing.T) {
 			}
 			left := crashedInto(t, crashfs.New(crashfs.Options{Direct: true, Untraced: true}), disk)
 			left.SetCapacity(left.Used())
-			found, err := openfs.Open(left, path, nil, txn.Options{NoMap: true})
-			require.NoError(t, err)
+			found := mustOpenOn(t, left, nil, txn.Options{NoMap: true})
 			require.Equal(t, rows(t, db, "default"), rows(t, found, "default"))
 			require.NoError(t, found.Delete([]byte("key 00037")))
 			left.SetCapacity(0)

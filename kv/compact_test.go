@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
@@ -21,8 +20,7 @@ func TestCompactKeepsAllFamilies(t *testing.T) {
 	racetest.OneGoroutine(t)
 	fsys, clock := vfs.NewMemory(), newClock()
 	o := &kv.Options{Clock: clock.now, Durability: kv.NoSync}
-	db, err := openfs.Open(fsys, path, o, txn.Options{SegmentSize: 64 << 10})
-	require.NoError(t, err)
+	db := mustOpenOn(t, fsys, o, txn.Options{SegmentSize: 64 << 10})
 	require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: time.Hour, Partition: time.Minute}))
 	require.NoError(t, db.CreateCF("s", kv.CFOptions{DefaultTTL: time.Hour}))
 	start := clock.now()

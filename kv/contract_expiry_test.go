@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
@@ -158,8 +157,7 @@ func TestFamilyWithoutExpiriesReadsNoMore(t *testing.T) {
 	pages := func(timed bool, family string, call func(f *kv.Family) error) uint64 {
 		fsys := vfs.NewMemory()
 		open := func() *kv.DB {
-			db, err := openfs.Open(fsys, path, &kv.Options{Clock: newClock().now}, txn.Options{NoMap: true})
-			require.NoError(t, err)
+			db := mustOpenOn(t, fsys, &kv.Options{Clock: newClock().now}, txn.Options{NoMap: true})
 			return db
 		}
 		db := open()

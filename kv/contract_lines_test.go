@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -323,11 +322,10 @@ func TestFateOfTheFailedCommit(t *testing.T) {
 		}
 		return nil
 	}}
-	db, err := openfs.Open(fsys, path, nil, txn.Options{NoDirect: true})
-	require.NoError(t, err)
+	db := mustOpenOn(t, fsys, nil, txn.Options{NoDirect: true})
 	fill(t, db, "a")
 	broken = true
-	err = db.Put([]byte("b"), nil)
+	err := db.Put([]byte("b"), nil)
 	require.ErrorIs(t, err, kv.ErrCommitUnknown)
 	require.ErrorIs(t, err, errMachine)
 	err = db.Put([]byte("c"), nil)

@@ -107,8 +107,7 @@ func TestOpenErrorsNameThePathAndNoContent(t *testing.T) {
 // open opens the store of the contract and holds an old snapshot.
 func open(t *testing.T, fsys vfs.FS, o *kv.Options) subject {
 	t.Helper()
-	db, err := openfs.Open(fsys, path, o, txn.Options{})
-	require.NoError(t, err)
+	db := mustOpenOn(t, fsys, o, txn.Options{})
 	old := beginTx(t, db, false)
 	return subject{db: db, old: old}
 }

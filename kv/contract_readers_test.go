@@ -86,8 +86,7 @@ func churn(t *testing.T, db *kv.DB, rounds int) {
 // pinned pages, not with every commit; and after its end all of them are reused.
 func TestReaderOpenForHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := openfs.Open(vfs.NewMemory(), path, nil, txn.Options{SegmentSize: 64 << 10, Inline: true})
-		require.NoError(t, err)
+		db := mustOpenOn(t, vfs.NewMemory(), nil, txn.Options{SegmentSize: 64 << 10, Inline: true})
 		churn(t, db, 40)
 		churn(t, db, 100)
 		plain := db.Stats().FileBytes

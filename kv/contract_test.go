@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
 )
@@ -333,8 +332,7 @@ func TestErrorContract(t *testing.T) {
 	} {
 		t.Run(state.name, func(t *testing.T) {
 			fsys := newBrokenFS()
-			db, err := openfs.Open(fsys, path, nil, txn.Options{})
-			require.NoError(t, err)
+			db := mustOpenOn(t, fsys, nil, txn.Options{})
 			fill(t, db, "k")
 			require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
 			require.NoError(t, db.Close())

@@ -23,8 +23,7 @@ import (
 func damagedStore(t *testing.T) (fsys vfs.FS, stored map[string]map[string]string) {
 	t.Helper()
 	fsys, stored = vfs.NewMemory(), map[string]map[string]string{}
-	db, err := openfs.Open(fsys, path, nil, txn.Options{})
-	require.NoError(t, err)
+	db := mustOpenOn(t, fsys, nil, txn.Options{})
 	put := func(tx *kv.Tx, name, key, value string, ttl time.Duration) {
 		if stored[name] == nil {
 			stored[name] = map[string]string{}
@@ -311,8 +310,7 @@ func TestDamageEndsARangeThatIsNotToldOfIt(t *testing.T) {
 
 // damageThatEnds gives 1 if a range over the family "default" met damage.
 func damageThatEnds(t *testing.T, fsys vfs.FS) int {
-	db, err := openfs.Open(fsys, path, nil, txn.Options{})
-	require.NoError(t, err)
+	db := mustOpenOn(t, fsys, nil, txn.Options{})
 	defer func() { require.NoError(t, db.Close()) }()
 	told := 0
 	stop := func(kv.Damage) bool { told++; return false }
@@ -323,7 +321,7 @@ func damageThatEnds(t *testing.T, fsys vfs.FS) int {
 		return n
 	}
 	before := -1
-	err = db.View(func(tx *kv.Tx) error { before = walk(tx); return nil })
+	err := db.View(func(tx *kv.Tx) error { before = walk(tx); return nil })
 	if err == nil {
 		return 0
 	}

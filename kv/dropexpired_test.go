@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
@@ -34,8 +33,7 @@ func TestDropCostsTheSameForAnyNumberOfRows(t *testing.T) {
 	cost := func(rows int) (logged, written uint64) {
 		clock := newClock()
 		o := &kv.Options{Clock: clock.now, Durability: kv.NoSync, CheckpointBytes: 1 << 40}
-		db, err := openfs.Open(vfs.NewMemory(), path, o, txn.Options{Inline: true})
-		require.NoError(t, err)
+		db := mustOpenOn(t, vfs.NewMemory(), o, txn.Options{Inline: true})
 		defer func() { require.NoError(t, db.Close()) }()
 		require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: time.Hour, Partition: time.Minute}))
 		appendRows(t, db, clock.now(), rows)
@@ -61,8 +59,7 @@ func TestDropCostsTheSameForAnyNumberOfRows(t *testing.T) {
 func TestPagesOfDroppedPartitionsComeBackInSteps(t *testing.T) {
 	clock := newClock()
 	o := &kv.Options{Clock: clock.now, AutoPurge: &kv.AutoPurge{Interval: time.Millisecond}}
-	db, err := openfs.Open(vfs.NewMemory(), path, o, txn.Options{Inline: true})
-	require.NoError(t, err)
+	db := mustOpenOn(t, vfs.NewMemory(), o, txn.Options{Inline: true})
 	require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: time.Hour, Partition: time.Minute}))
 	for range 3 {
 		appendRows(t, db, clock.now(), 20_000)
@@ -90,8 +87,7 @@ func TestRollingWindowHasASteadySize(t *testing.T) {
 	const days, kept, rows = 100, 30, 4000
 	fsys, clock := vfs.NewMemory(), newClock()
 	o := &kv.Options{Clock: clock.now, Durability: kv.NoSync, CheckpointBytes: 1 << 20}
-	db, err := openfs.Open(fsys, path, o, txn.Options{SegmentSize: 64 << 10, Inline: true})
-	require.NoError(t, err)
+	db := mustOpenOn(t, fsys, o, txn.Options{SegmentSize: 64 << 10, Inline: true})
 	day := 24 * time.Hour
 	require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: kept * day, Partition: day}))
 	for i := range days {

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/golden"
-	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
 )
@@ -152,8 +151,7 @@ func failingStores(t *testing.T) map[string]func() error {
 	}
 	poisoned := func() (*kv.DB, error) {
 		fsys := newBrokenFS()
-		db, err := openfs.Open(fsys, path, nil, txn.Options{})
-		require.NoError(t, err)
+		db := mustOpenOn(t, fsys, nil, txn.Options{})
 		fill(t, db, "k")
 		fsys.broken.Store(true)
 		return db, db.Put(k, nil)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
@@ -127,8 +126,7 @@ func TestTransactionBehindAnEvictionAimsAsAnyOther(t *testing.T) {
 				return nil
 			}}
 			o := &kv.Options{Clock: clock.now, Durability: kv.NoSync, CheckpointBytes: 1 << 30}
-			db, err := openfs.Open(fsys, path, o, txn.Options{SegmentSize: 64 << 10, Inline: true})
-			require.NoError(t, err)
+			db := mustOpenOn(t, fsys, o, txn.Options{SegmentSize: 64 << 10, Inline: true})
 			require.NoError(t, db.PutTTL(small, nil, time.Second))
 			clock.move(time.Second)
 			require.NoError(t, db.View(func(tx *kv.Tx) error {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
@@ -364,8 +363,7 @@ func TestNameThatIsTakenAgainIsNotTheRenamedFamily(t *testing.T) {
 // a program had to put a key and read its expiry.
 func TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith(t *testing.T) {
 	fsys := vfs.NewMemory()
-	db, err := openfs.Open(fsys, path, nil, txn.Options{})
-	require.NoError(t, err)
+	db := mustOpenOn(t, fsys, nil, txn.Options{})
 	want := func(name string, ttl time.Duration) {
 		t.Helper()
 		o, err := db.CFOptions(name)
@@ -381,7 +379,7 @@ func TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith(t *testing.T) {
 	want("s", time.Second)
 	require.NoError(t, db.RenameCF("s", "r"))
 	want("r", time.Second)
-	_, err = db.CFOptions("s")
+	_, err := db.CFOptions("s")
 	require.ErrorIs(t, err, kv.ErrCFNotFound)
 
 	require.ErrorIs(t, db.Update(func(tx *kv.Tx) error {
@@ -405,8 +403,7 @@ func TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith(t *testing.T) {
 	require.NoError(t, db.AlterCF("r", kv.CFOptions{DefaultTTL: math.MaxInt64}))
 	want("r", math.MaxInt64)
 	require.NoError(t, db.Close())
-	db, err = openfs.Open(fsys, path, &kv.Options{ReadOnly: true}, txn.Options{})
-	require.NoError(t, err)
+	db = mustOpenOn(t, fsys, &kv.Options{ReadOnly: true}, txn.Options{})
 	want("r", math.MaxInt64)
 	want("default", 0)
 	require.NoError(t, db.Close())

@@ -115,15 +115,14 @@ func TestFailureReachesTheWholeGroup(t *testing.T) {
 				}
 				return nil
 			}}
-			db, err := openfs.Open(fsys, path, nil, txn.Options{SegmentSize: 64 << 10})
-			require.NoError(t, err)
+			db := mustOpenOn(t, fsys, nil, txn.Options{SegmentSize: 64 << 10})
 			require.NoError(t, db.Put([]byte("first"), nil))
 			broken.Store(true)
 			for i, err := range together(t, db, add(db, "n"), add(db, "n"), add(db, "n")) {
 				require.ErrorIs(t, err, kv.ErrCommitUnknown, i)
 			}
 			require.ErrorIs(t, add(db, "n")(), kv.ErrFailed)
-			_, err = db.Get([]byte("n"))
+			_, err := db.Get([]byte("n"))
 			require.ErrorIs(t, err, kv.ErrNotFound)
 			require.Error(t, db.Close())
 		})
@@ -149,8 +148,7 @@ func TestFailureThatStopsTheLeaderLeavesAllInDoubt(t *testing.T) {
 					leave(value)
 				}
 			}}}
-			db, err := openfs.Open(fsys, path, o, txn.Options{SegmentSize: 64 << 10, Inline: true})
-			require.NoError(t, err)
+			db := mustOpenOn(t, fsys, o, txn.Options{SegmentSize: 64 << 10, Inline: true})
 			require.NoError(t, db.Put([]byte("first"), nil))
 			broken.Store(true)
 			ended := make(chan struct{})

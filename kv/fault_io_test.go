@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
-	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
@@ -81,8 +80,7 @@ func TestReadErrorInAWriteIsOfItsTransactionOnly(t *testing.T) {
 		return nil
 	}}
 	open := func() *kv.DB {
-		db, err := openfs.Open(fsys, path, &kv.Options{PageSize: 4096}, txn.Options{NoMap: true})
-		require.NoError(t, err)
+		db := mustOpenOn(t, fsys, &kv.Options{PageSize: 4096}, txn.Options{NoMap: true})
 		return db
 	}
 	db := open()

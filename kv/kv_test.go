@@ -37,12 +37,18 @@ func openTest(t testing.TB) *kv.DB {
 // openOn is openTest on a file system and with options of the test's.
 func openOn(t testing.TB, fs vfs.FS, o *kv.Options) *kv.DB {
 	t.Helper()
-	db, err := openfs.Open(fs, path, o, txn.Options{SegmentSize: 64 << 10})
-	require.NoError(t, err)
+	db := mustOpenOn(t, fs, o, txn.Options{SegmentSize: 64 << 10})
 	t.Cleanup(func() {
 		checkStore(t, db)
 		require.NoError(t, db.Close())
 	})
+	return db
+}
+
+func mustOpenOn(t testing.TB, fs vfs.FS, o *kv.Options, tune txn.Options) *kv.DB {
+	t.Helper()
+	db, err := openfs.Open(fs, path, o, tune)
+	require.NoError(t, err)
 	return db
 }
 

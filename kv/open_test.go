@@ -207,8 +207,7 @@ func TestLinkThroughLinks(t *testing.T) {
 func TestLockTimeoutIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMemory()
-		first, err := openfs.Open(disk, path, quick, txn.Options{})
-		require.NoError(t, err)
+		first := mustOpenOn(t, disk, quick, txn.Options{})
 		fill(t, first, "a")
 		before := image(t, disk, "dir")
 		fsys := &hookFS{disk, func(call, name string) error {
@@ -233,8 +232,7 @@ func TestLockTimeoutIsHonoured(t *testing.T) {
 			}
 		}()
 		began := time.Now()
-		second, err := openfs.Open(disk, path, &kv.Options{LockTimeout: time.Hour}, txn.Options{})
-		require.NoError(t, err)
+		second := mustOpenOn(t, disk, &kv.Options{LockTimeout: time.Hour}, txn.Options{})
 		waited := time.Since(began)
 		require.GreaterOrEqual(t, waited, open)
 		require.Less(t, waited, open+100*time.Millisecond, "it looks often enough")

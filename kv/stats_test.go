@@ -206,8 +206,7 @@ func TestEveryNumberOfStatsIsTrue(t *testing.T) {
 // TestLogOfAKilledProcessCounts opens its files read-only: LogBytes was 0 beside them.
 func TestLogOfAKilledProcessCounts(t *testing.T) {
 	fsys := vfs.NewMemory()
-	db, err := openfs.Open(fsys, path, nil, txn.Options{SegmentSize: 64 << 10})
-	require.NoError(t, err)
+	db := mustOpenOn(t, fsys, nil, txn.Options{SegmentSize: 64 << 10})
 	fill(t, db, "a", "b")
 	_, log := fileBytes(t, fsys)
 	require.Positive(t, log)
@@ -215,8 +214,7 @@ func TestLogOfAKilledProcessCounts(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	for _, o := range []*kv.Options{{ReadOnly: true}, nil} {
-		db, err = openfs.Open(killed, path, o, txn.Options{Inline: true})
-		require.NoError(t, err)
+		db = mustOpenOn(t, killed, o, txn.Options{Inline: true})
 		_, log = fileBytes(t, killed)
 		require.Equal(t, log, db.Stats().LogBytes)
 		require.Equal(t, o == nil, log == 0, "an Open that may write removes what it has replayed")

@@ -47,8 +47,7 @@ func TestBulkPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 		look := func(base Epoch) {
 			t.Helper()
 			for i, ref := range refs {
-				page, err := p.Reader.Page(ref, base)
-				require.NoError(t, err)
+				page := mustPage(t, p, ref, base)
 				want := byte(i)
 				if ref == last {
 					want = 99
@@ -63,8 +62,7 @@ func TestBulkPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 		}
 		if p.Mapped() {
 			read, _ := p.Counters()
-			_, err = p.Reader.Page(last, p.LastMeta().Epoch)
-			require.NoError(t, err)
+			mustPage(t, p, last, p.LastMeta().Epoch)
 			again, _ := p.Counters()
 			require.Equal(t, read, again, "the pager's own writes need no verification")
 		}
@@ -88,11 +86,10 @@ func TestReallocatedBulkPageIsReadAgain(t *testing.T) {
 			ref := bulkPage(t, l, fill)
 			require.NoError(t, l.Finish())
 			require.Equal(t, uint64(3), p.Alloc.Pages())
-			page, err := p.Reader.Page(ref, p.LastMeta().Epoch)
-			require.NoError(t, err)
+			page := mustPage(t, p, ref, p.LastMeta().Epoch)
 			require.Equal(t, fill, filled(page))
 			require.NoError(t, p.Unused(ref.Pgid, 1))
-			_, err = p.Reader.Page(Ref{ref.Pgid, ref.Epoch + 1}, p.LastMeta().Epoch)
+			_, err := p.Reader.Page(Ref{ref.Pgid, ref.Epoch + 1}, p.LastMeta().Epoch)
 			requireBadPage(t, err, ref.Pgid)
 		}
 	})
@@ -160,8 +157,7 @@ func TestBulkPagesAreFilledDuringWrites(t *testing.T) {
 		}
 	})
 	for i, ref := range refs {
-		page, err := p.Reader.Page(ref, p.LastMeta().Epoch)
-		require.NoError(t, err)
+		page := mustPage(t, p, ref, p.LastMeta().Epoch)
 		require.Equal(t, byte(i), filled(page))
 	}
 }
@@ -190,8 +186,7 @@ func TestFreedRunOfBulkPagesIsForgottenWhole(t *testing.T) {
 		refs := []Ref{bulkPage(t, l, 1), bulkPage(t, l, 2), bulkPage(t, l, 3)}
 		require.NoError(t, l.Finish())
 		for _, ref := range refs {
-			_, err := p.Reader.Page(ref, p.LastMeta().Epoch)
-			require.NoError(t, err)
+			mustPage(t, p, ref, p.LastMeta().Epoch)
 		}
 		require.NoError(t, p.Unused(refs[0].Pgid, 3))
 		for _, ref := range refs {

@@ -105,8 +105,7 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 	_, err = readMetas(f, "a.ebb")
 	requireBroken(err)
 	f.read, f.size = nil, nil
-	_, err = p.Reader.Page(page, base)
-	require.NoError(t, err)
+	mustPage(t, p, page, base)
 
 	id, _, err := p.New(7, AllocPolicy{})
 	require.NoError(t, err)
@@ -281,8 +280,7 @@ func TestReferencesOutOfBoundsAreCorruption(t *testing.T) {
 		requireBadPage(t, err, page.Pgid)
 		requireBadPage(t, p.Reader.VerifyExtent(page, base, 100), page.Pgid)
 		if !p.Mapped() { // a mapped page is looked at once
-			_, err = p.Reader.Page(page, base)
-			require.NoError(t, err)
+			mustPage(t, p, page, base)
 			_, err = p.Reader.Page(Ref{page.Pgid, base - 1}, base)
 			requireBadPage(t, err, page.Pgid)
 		}

@@ -37,8 +37,7 @@ func TestTruncatedFileIsNotOpened(t *testing.T) {
 		require.NoError(t, f.Truncate(int64(pages)*MinPageSize)) // no byte behind the last page is needed
 		p, err = b.tryOpen()
 		require.NoError(t, err)
-		_, err = p.Reader.Page(last, last.Epoch)
-		require.NoError(t, err)
+		mustPage(t, p, last, last.Epoch)
 		require.NoError(t, p.Close())
 
 		for size := int64(pages)*MinPageSize - 1; size >= 2*MinPageSize; size -= MinPageSize / 2 {

@@ -40,8 +40,7 @@ func TestLeafRunIsInTheFile(t *testing.T) {
 			require.False(t, p.Pool.InFrame(id))
 			require.True(t, p.Pool.Written(id))
 			require.NoError(t, p.Commit(id, 1))
-			got, err := p.Reader.Page(Ref{id, epoch}, epoch-1)
-			require.NoError(t, err)
+			got := mustPage(t, p, Ref{id, epoch}, epoch-1)
 			require.Equal(t, leaves[i*MinPageSize:][:MinPageSize], got)
 		}
 		require.EqualValues(t, MinPageSize, p.Alloc.DirtyBytes())
@@ -49,8 +48,7 @@ func TestLeafRunIsInTheFile(t *testing.T) {
 		require.NoError(t, p.Close())
 		p = b.open(t)
 		for i := range 20 {
-			got, err := p.Reader.Page(Ref{ref.Pgid + Pgid(i), epoch}, epoch)
-			require.NoError(t, err)
+			got := mustPage(t, p, Ref{ref.Pgid + Pgid(i), epoch}, epoch)
 			require.Equal(t, byte(i+1), got[3000])
 		}
 		require.NoError(t, p.Close())

@@ -22,6 +22,13 @@ type bed struct {
 	cache int64
 }
 
+func mustPage(t testing.TB, p *Pager, ref Ref, base Epoch) []byte {
+	t.Helper()
+	b, err := p.Reader.Page(ref, base)
+	require.NoError(t, err)
+	return b
+}
+
 // forBeds runs a test on a mapped file, on one that is read page by page, and in memory.
 func forBeds(t *testing.T, fn func(t *testing.T, b bed)) {
 	t.Run(

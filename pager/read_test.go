@@ -68,8 +68,7 @@ func TestReferenceOfAnotherEpochIsCorruption(t *testing.T) {
 				_, err = p.Reader.Extent(other, 9000)
 				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
 			}
-			_, err = p.Reader.Page(ref, base)
-			require.NoError(t, err)
+			mustPage(t, p, ref, base)
 			_, err = p.Reader.Extent(large, 9000)
 			require.NoError(t, err)
 		}
@@ -91,8 +90,7 @@ func TestCold(t *testing.T) {
 			p.Pool.ReleaseFrame(ref.Pgid, p.Pool.Owner(ref.Pgid))
 			require.True(t, p.Reader.Cold(ref, base))
 		}
-		_, err := p.Reader.Page(looked, base)
-		require.NoError(t, err)
+		mustPage(t, p, looked, base)
 		require.False(t, p.Reader.Cold(looked, base))
 
 		buf := make([]byte, MinPageSize)
@@ -103,16 +101,14 @@ func TestCold(t *testing.T) {
 			require.False(t, p.Reader.Cold(read, base))
 			require.Zero(t, proofs, "we wrote them ourselves")
 		}
-		got, err := p.Reader.Page(read, base)
-		require.NoError(t, err)
+		got := mustPage(t, p, read, base)
 		require.Equal(t, buf, got)
 
 		p.invalidateVerified()
 		if p.Mapped() {
 			require.True(t, p.Reader.Cold(read, base))
 			require.NoError(t, p.Reader.ReadCold(read, buf))
-			_, err = p.Reader.Page(read, base)
-			require.NoError(t, err)
+			mustPage(t, p, read, base)
 			require.Equal(t, 1, proofs, "once, by the first read")
 		}
 		require.NoError(t, p.Alloc.Freed(read.Pgid, 1))
@@ -168,8 +164,7 @@ func TestPagesAreReadAsTheyWereWritten(t *testing.T) {
 			look := func(base Epoch) {
 				t.Helper()
 				for i := range pages {
-					page, err := p.Reader.Page(pages[i], base)
-					require.NoError(t, err)
+					page := mustPage(t, p, pages[i], base)
 					require.Len(t, page, pageSize)
 					require.Equal(t, byte(i), filled(page))
 					require.NoError(t, verifyPage(p, pages[i], base))
@@ -206,8 +201,7 @@ func TestAPageIsVerifiedOnceASession(t *testing.T) {
 		p.o.CheckPage = func(b []byte, pageSize int) error { proofs++; return nil }
 		before, _ := p.Counters()
 		for range 3 {
-			_, err := p.Reader.Page(page, base)
-			require.NoError(t, err)
+			mustPage(t, p, page, base)
 		}
 		after, _ := p.Counters()
 		require.Equal(t, before+1, after)
@@ -315,21 +309,17 @@ func TestCacheOfAnUnmappedFileIsBounded(t *testing.T) {
 
 	// A page in constant use stays.
 	hot := refs[0]
-	_, err := p.Reader.Page(hot, base)
-	require.NoError(t, err)
+	mustPage(t, p, hot, base)
 	before, _ := p.Counters()
 	for i := range 300 {
-		_, err := p.Reader.Page(refs[1+i], base)
-		require.NoError(t, err)
-		_, err = p.Reader.Page(hot, base)
-		require.NoError(t, err)
+		mustPage(t, p, refs[1+i], base)
+		mustPage(t, p, hot, base)
 	}
 	after, _ := p.Counters()
 	require.LessOrEqual(t, after-before, uint64(300))
 
 	// A reused page number leaves the cache.
-	_, err = p.Reader.Page(refs[5], base)
-	require.NoError(t, err)
+	mustPage(t, p, refs[5], base)
 	require.NoError(t, p.Alloc.Freed(refs[5].Pgid, 1))
 	require.NoError(t, p.Release(refs[5].Pgid, 1))
 	require.Nil(t, p.Reader.cache.pages.peek(refs[5].Pgid).page)
@@ -376,8 +366,7 @@ func TestPagesWithoutFramesAreReadFromTheFile(t *testing.T) {
 				requirePages := func() {
 					t.Helper()
 					for i, ref := range refs {
-						page, err := p.Reader.Page(ref, base)
-						require.NoError(t, err)
+						page := mustPage(t, p, ref, base)
 						require.Equal(t, byte(i), page[MinPageSize-1])
 					}
 				}

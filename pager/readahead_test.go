@@ -61,8 +61,7 @@ func TestBlocksAreReadOnceIfMemorySuffices(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 2000)
 	const block = aheadBlock / MinPageSize
 	look := func(ref Ref) {
-		_, err := p.Reader.Page(ref, base)
-		require.NoError(t, err)
+		mustPage(t, p, ref, base)
 	}
 	look(refs[100])
 	first := Pgid(uint64(refs[100].Pgid) / block * block)
@@ -105,8 +104,7 @@ func TestBlocksInMemoryAreNotReadAhead(t *testing.T) {
 	first := (refs[0].Pgid/block + 1) * block
 	ref := func(id Pgid) Ref { return refs[id-refs[0].Pgid] }
 	look := func(id Pgid) {
-		_, err := p.Reader.Page(ref(id), base)
-		require.NoError(t, err)
+		mustPage(t, p, ref(id), base)
 	}
 	f.resident = 1<<3 | 1<<4 | 1<<9
 	look(first + 3)
@@ -139,8 +137,7 @@ func TestOnlyScannedPagesAreReadIfMemoryIsScarce(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 500)
 	p.o.Cache, p.o.Memory = 1<<20, 2<<20
 	require.True(t, p.Reader.View(0, Newest).ReadsAhead())
-	_, err := p.Reader.Page(refs[100], base)
-	require.NoError(t, err)
+	mustPage(t, p, refs[100], base)
 	require.Empty(t, f.took(), "the fault reads it: the session has written as much as it may fill")
 
 	at := refs[0].Pgid
@@ -182,8 +179,7 @@ func TestScarceMemoryIsFilledWithBlocks(t *testing.T) {
 	require.True(t, p.Scarce())
 	bytes := 0
 	for _, ref := range refs {
-		_, err := p.Reader.Page(ref, base)
-		require.NoError(t, err)
+		mustPage(t, p, ref, base)
 	}
 	for _, run := range f.took() {
 		bytes += int(run.to-run.from) * MinPageSize

@@ -134,8 +134,7 @@ func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
 		"a queue": {func(tx *Tx, from, n int) { // never much at a time
 			for i := from; i < from+n; i++ {
 				mustPut(t, tx, 9, key(i), value, 0)
-				_, err := tx.Delete(9, key(i-1000))
-				require.NoError(t, err)
+				mustDelete(t, tx, 9, key(i-1000))
 			}
 		}, false},
 	} {

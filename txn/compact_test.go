@@ -52,8 +52,7 @@ func TestCloseReturnsDeletedSpace(t *testing.T) {
 							stay++
 							continue
 						}
-						_, err := tx.Delete(CatalogTree, benchKey(key, uint64(i)))
-						require.NoError(t, err)
+						mustDelete(t, tx, CatalogTree, benchKey(key, uint64(i)))
 					}
 				})
 				if checkpoint {
@@ -85,8 +84,7 @@ func sparse(t *testing.T, o Options) *Store {
 	update(t, s, func(tx *Tx) {
 		for i := range 20_000 {
 			if i/8%3 > 0 {
-				_, err := tx.Delete(CatalogTree, benchKey(key, uint64(i)))
-				require.NoError(t, err)
+				mustDelete(t, tx, CatalogTree, benchKey(key, uint64(i)))
 			}
 		}
 	})

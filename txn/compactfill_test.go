@@ -186,8 +186,7 @@ func TestFillOfASmallStoreEndsBesideCommits(t *testing.T) {
 		update(t, s, func(tx *Tx) {
 			for i := range 40 {
 				if i%3 > 0 {
-					_, err := tx.Delete(9, fmt.Appendf(nil, "a%04d", i))
-					require.NoError(t, err)
+					mustDelete(t, tx, 9, fmt.Appendf(nil, "a%04d", i))
 				}
 			}
 		})

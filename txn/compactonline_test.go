@@ -43,8 +43,7 @@ func newHoleyStore(t *testing.T, o Options) *holeyStore {
 		for id, rows := range h.rows {
 			for key := range rows {
 				if h.rnd.IntN(10) > 0 {
-					_, err := tx.Delete(id, []byte(key))
-					require.NoError(t, err)
+					mustDelete(t, tx, id, []byte(key))
 					delete(rows, key)
 				}
 			}
@@ -172,8 +171,7 @@ func TestCompactPunchesOnlyAtItsEnd(t *testing.T) {
 	update(t, h.Store, func(tx *Tx) {
 		for id, rows := range h.rows {
 			for key := range rows {
-				_, err := tx.Delete(id, []byte(key))
-				require.NoError(t, err)
+				mustDelete(t, tx, id, []byte(key))
 			}
 			clear(rows)
 		}
@@ -343,8 +341,7 @@ func TestCompactMovesLargeValues(t *testing.T) {
 	}
 	drop := func(key string) {
 		update(t, h.Store, func(tx *Tx) {
-			_, err := tx.Delete(9, []byte(key))
-			require.NoError(t, err)
+			mustDelete(t, tx, 9, []byte(key))
 		})
 		delete(h.rows[9], key)
 	}

@@ -271,8 +271,7 @@ func TestNoDeltaOfAPageThatNoCheckpointWrites(t *testing.T) {
 		update(t, p.s, func(tx *Tx) {
 			for i, key := range slices.Sorted(maps.Keys(p.rows)) {
 				if i%200 == 0 { // the leaf gets a frame
-					_, err := tx.Delete(9, []byte(key))
-					require.NoError(t, err)
+					mustDelete(t, tx, 9, []byte(key))
 					delete(p.rows, key)
 				}
 			}

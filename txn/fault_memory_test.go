@@ -128,8 +128,7 @@ func TestLogIsBoundWhereTheFileAloneIsPastMaxBytes(t *testing.T) {
 	require.NoError(t, s.Checkpoint(t.Context()))
 	update(t, s, func(tx *Tx) { // so few that Close leaves the holes
 		for i := 1000; i < 1400; i++ {
-			_, err := tx.Delete(9, fmt.Appendf(nil, "k%06d", i))
-			require.NoError(t, err)
+			mustDelete(t, tx, 9, fmt.Appendf(nil, "k%06d", i))
 		}
 	})
 	require.NoError(t, s.Close())
@@ -148,8 +147,7 @@ func TestLogIsBoundWhereTheFileAloneIsPastMaxBytes(t *testing.T) {
 	require.Less(t, disk.Used(), used+4<<20, "the first segments of a log, and the slack")
 	update(t, s, func(tx *Tx) { // deletes go on
 		for i := range 2000 {
-			_, err := tx.Delete(9, fmt.Appendf(nil, "k%06d", i))
-			require.NoError(t, err)
+			mustDelete(t, tx, 9, fmt.Appendf(nil, "k%06d", i))
 		}
 	})
 }

@@ -101,8 +101,7 @@ func putLarge(t *testing.T, s *Store) {
 		})
 	}
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Delete(9, []byte("large"))
-		require.NoError(t, err)
+		mustDelete(t, tx, 9, []byte("large"))
 	})
 }
 

@@ -259,8 +259,7 @@ func TestLeafRunsStayUntilACheckpoint(t *testing.T) {
 		for i := from; i < to; i += 10 {
 			c := inOrder(i, 1)[0]
 			mustPut(t, tx, CatalogTree, c.Key, []byte("changed"), 0)
-			_, err := tx.Delete(CatalogTree, c.Key)
-			require.NoError(t, err)
+			mustDelete(t, tx, CatalogTree, c.Key)
 			mustPut(t, tx, CatalogTree, c.Key, c.Value, c.Tag)
 		}
 	}

@@ -106,8 +106,7 @@ func TestReferencedValueStaysUntilACheckpoint(t *testing.T) {
 				for k := range 2 {
 					mustPut(t, tx, CatalogTree, []byte("twice"), long(seed+k), int64(seed+k))
 				}
-				_, err := tx.Delete(CatalogTree, []byte("gone"))
-				require.NoError(t, err)
+				mustDelete(t, tx, CatalogTree, []byte("gone"))
 			})
 			putLong(t, s, "gone", seed)
 			want["twice"], want["gone"] = seed+1, seed

@@ -53,8 +53,7 @@ func (m ascendingModel) change(t *testing.T, tx *Tx, rnd *rand.Rand) {
 		rows[string(key)] = tagged(tag, value)
 	}
 	remove := func(key string) {
-		_, err := tx.Delete(id, []byte(key))
-		require.NoError(t, err)
+		mustDelete(t, tx, id, []byte(key))
 		delete(rows, key)
 	}
 	size := func() int { return 50 + rnd.IntN(80) }

@@ -140,8 +140,7 @@ func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
 					mustPut(t, tx, 9, fmt.Appendf(nil, "large %d", i), make([]byte, 4000<<i), 0)
 				}
 				for i := range 5 {
-					_, err := tx.Delete(9, fmt.Appendf(nil, "large %d", i))
-					require.NoError(t, err)
+					mustDelete(t, tx, 9, fmt.Appendf(nil, "large %d", i))
 				}
 			})
 		})

@@ -62,8 +62,7 @@ func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
 					mustPut(t, tx, 9, key, make([]byte, 300), 0)
 					want++
 				case row%8 == i-2 && row < n/2:
-					_, err := tx.Delete(9, key)
-					require.NoError(t, err)
+					mustDelete(t, tx, 9, key)
 					want--
 				}
 			}

@@ -62,8 +62,7 @@ func TestEndOfACommitIsFoundBeforeItsBytesAreKept(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, end := range []bool{true, false} {
 		l := commitOfSegments(t, 2<<20, 16, end)
-		found, err := Scan(l.opts)
-		require.NoError(t, err)
+		found := mustScan(t, l.opts)
 		size := 0
 		// a quarter of the commit; under the race detector segments are on the heap
 		done := bound.Hold(t, 8<<20)
@@ -89,10 +88,9 @@ func TestSegmentsOfALargeCommitAreReadAgain(t *testing.T) {
 		reads := &segmentReads{FS: l.opts.FS}
 		o := l.opts
 		o.FS = reads
-		found, err := Scan(o)
-		require.NoError(t, err)
+		found := mustScan(t, o)
 		var got []string
-		_, err = found.Replay(l.start, 0, joined(func(payload []byte, _ LSN) error {
+		_, err := found.Replay(l.start, 0, joined(func(payload []byte, _ LSN) error {
 			got = append(got, string(payload))
 			return nil
 		}))
@@ -133,8 +131,7 @@ func TestPartsTellWhereTheirCommitBeginsAndEnds(t *testing.T) {
 	for i := range 40 {
 		l.commit(text(i, 1+i*i*20), i%3 == 0)
 	}
-	found, err := Scan(l.opts)
-	require.NoError(t, err)
+	found := mustScan(t, l.opts)
 	open, at, first := false, 0, LSN(0)
 	tail, err := found.Replay(l.start, l.Durable(), func(p Part) error {
 		require.Equal(t, !open, p.First)
@@ -155,8 +152,7 @@ func TestPartsTellWhereTheirCommitBeginsAndEnds(t *testing.T) {
 // TestErrorInTheMiddleOfALargeCommitEndsReplay where its parts are read again.
 func TestErrorInTheMiddleOfALargeCommitEndsReplay(t *testing.T) {
 	l := commitOfSegments(t, smallSegment, 6, true)
-	found, err := Scan(l.opts)
-	require.NoError(t, err)
+	found := mustScan(t, l.opts)
 	for range 2 {
 		for _, stop := range []error{errors.New("enough"), ErrRefLost} {
 			n := 0
@@ -181,8 +177,7 @@ func TestErrorInTheMiddleOfALargeCommitEndsReplay(t *testing.T) {
 // gone.
 func TestLogThatChangesBetweenTwoReadsIsDamage(t *testing.T) {
 	l := commitOfSegments(t, smallSegment, 6, true)
-	found, err := Scan(l.opts)
-	require.NoError(t, err)
+	found := mustScan(t, l.opts)
 	replay := func(fn func(Part) error) error {
 		_, err := found.Replay(l.start, 0, fn)
 		return err
@@ -190,7 +185,7 @@ func TestLogThatChangesBetweenTwoReadsIsDamage(t *testing.T) {
 	whole := readFile(t, l.opts.FS, l.opts.name(4))
 	cut := func() { writeFile(t, l.opts.FS, l.opts.name(4), whole[:firstRecord]) }
 	n := 0
-	err = replay(func(p Part) error {
+	err := replay(func(p Part) error {
 		if n++; n == 3 {
 			cut()
 		}

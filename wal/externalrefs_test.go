@@ -204,8 +204,7 @@ func TestLogEndsBeforeACommitWithLostRefs(t *testing.T) {
 			durable = l.End()
 		}
 		test.then(l)
-		found, err := Scan(o)
-		require.NoError(t, err)
+		found := mustScan(t, o)
 		var got []string
 		tail, err := found.Replay(l.start, durable, joined(func(payload []byte, _ LSN) error {
 			if string(payload) == taken {

@@ -59,8 +59,7 @@ func TestSegmentsAreReadOnceAndNotAgain(t *testing.T) {
 	counter := &readBytes{FS: l.opts.FS}
 	o = l.opts
 	o.FS = counter
-	found, err := Scan(o)
-	require.NoError(t, err)
+	found := mustScan(t, o)
 	require.Len(t, found.segments, 5, "four, and a spare")
 
 	reads := func(read func()) int {
@@ -78,8 +77,7 @@ func TestSegmentsAreReadOnceAndNotAgain(t *testing.T) {
 	}), 4*size+2*firstRecord)
 
 	require.NoError(t, o.FS.Remove(o.name(3)))
-	found, err = Scan(o)
-	require.NoError(t, err)
+	found = mustScan(t, o)
 	for range 2 {
 		require.ErrorContains(t, found.Chain(l.start), "segment 3 before it is missing")
 	}
@@ -94,8 +92,7 @@ func TestReplayReadsAllSegmentsIntoOneMemory(t *testing.T) {
 	for i := range 80 {
 		l.commit(text(i, 100_000), false)
 	}
-	found, err := Scan(l.opts)
-	require.NoError(t, err)
+	found := mustScan(t, l.opts)
 	require.Equal(t, int64(len(found.segments)-2)<<20, found.MaxBytes(l.start+2<<20))
 	require.Greater(t, len(found.segments), 6)
 	defer bound.Hold(t, 4<<20)() // one segment, and the commits that are cut in two by the end of one

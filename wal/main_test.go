@@ -66,6 +66,13 @@ func (l *testLog) commit(payload string, sync bool) LSN {
 	return end
 }
 
+func mustScan(t testing.TB, o Options) *ScanResult {
+	t.Helper()
+	found, err := Scan(o)
+	require.NoError(t, err)
+	return found
+}
+
 // replayAll scans and replays.
 func replayAll(o Options, start, durable LSN) (commits []string, tail Tail, err error) {
 	found, err := Scan(o)

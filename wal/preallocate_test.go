@@ -106,8 +106,7 @@ func TestNoCommitWaitsForAPreparedSegment(t *testing.T) {
 	close(h.goOn)
 	require.NoError(t, <-closed)
 	require.Zero(t, h.open.Load(), "a segment was made after Close")
-	found, err := Scan(o)
-	require.NoError(t, err)
+	found := mustScan(t, o)
 	require.Len(t, found.Segments(), 2)
 	mustReplay(t, o, found.opts.start(1), 0, want)
 }

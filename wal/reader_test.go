@@ -259,10 +259,9 @@ func TestReplayStartsOnlyInsideTheRecords(t *testing.T) {
 		require.ErrorIs(t, err, badfile.ErrCorrupt, "start %d", start)
 	}
 	// From the end of the first commit on, that one is left out.
-	found, err := Scan(l.opts)
-	require.NoError(t, err)
+	found := mustScan(t, l.opts)
 	var first LSN
-	_, err = found.Replay(l.start, 0, func(p Part) error {
+	_, err := found.Replay(l.start, 0, func(p Part) error {
 		if first == 0 && p.Commit != l.start {
 			first = p.Commit
 		}
@@ -274,8 +273,7 @@ func TestReplayStartsOnlyInsideTheRecords(t *testing.T) {
 
 func TestReplayStopsWithTheErrorOfItsCaller(t *testing.T) {
 	l, _ := smallLog(t, 512)
-	found, err := Scan(l.opts)
-	require.NoError(t, err)
+	found := mustScan(t, l.opts)
 	stop := errors.New("enough")
 	n := 0
 	tail, err := found.Replay(l.start, 0, func(Part) error {

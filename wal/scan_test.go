@@ -23,8 +23,7 @@ func TestSegmentsAreInTheOrderOfTheirNumbers(t *testing.T) {
 		l.mustRotate()
 	}
 	require.NoError(t, l.Close(false))
-	found, err := Scan(o)
-	require.NoError(t, err)
+	found := mustScan(t, o)
 	for i, s := range found.Segments() {
 		require.EqualValues(t, 999_998+i, s.Number)
 	}
@@ -36,11 +35,10 @@ func TestSegmentOfAnotherSizeIsForeign(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	o := l.opts
 	o.SegmentSize *= 2
-	found, err := Scan(o)
-	require.NoError(t, err)
+	found := mustScan(t, o)
 	require.Empty(t, found.Segments())
 	require.Equal(t, []string{o.name(1)}, found.Foreign())
-	_, err = found.Replay(l.start, 0, nil)
+	_, err := found.Replay(l.start, 0, nil)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 }
 
@@ -63,8 +61,7 @@ func TestNumbersOfSegmentsEnd(t *testing.T) {
 	l, err := Create(o, MaxSegment, 2)
 	require.NoError(t, err)
 	writeFile(t, d, fmt.Sprintf("dir/app.ebb-wal-%d", uint64(maxForeign)+1), []byte("not ours"))
-	found, err := Scan(l.opts)
-	require.NoError(t, err)
+	found := mustScan(t, l.opts)
 	require.Len(t, found.Segments(), 1)
 	require.Empty(t, found.Foreign())
 	require.Equal(t, uint64(MaxSegment+1), found.NextNumber())
@@ -72,8 +69,7 @@ func TestNumbersOfSegmentsEnd(t *testing.T) {
 	require.Error(t, l.Close(false))
 	_, err = Create(o, found.NextNumber(), 2)
 	require.ErrorIs(t, err, errSegmentNumbers)
-	again, err := Scan(l.opts)
-	require.NoError(t, err)
+	again := mustScan(t, l.opts)
 	require.Equal(t, found.Segments(), again.Segments())
 }
 
@@ -86,8 +82,7 @@ func TestRemoveLeavesTheNewLog(t *testing.T) {
 	writeFile(t, d, "dir/app.ebb-wal-000009", []byte("no segment"))
 	writeFile(t, d, "dir/app.ebb-wal-9", []byte("not our name"))
 	writeFile(t, d, "dir/other.ebb-wal-000001", []byte("not our name"))
-	found, err := Scan(l.opts)
-	require.NoError(t, err)
+	found := mustScan(t, l.opts)
 	require.Equal(t, []string{"dir/app.ebb-wal-000009"}, found.Foreign())
 	require.Equal(t, uint64(10), found.NextNumber())
 	require.Len(t, found.Segments(), 2)
@@ -146,8 +141,7 @@ func TestChainNamesWhatIsMissing(t *testing.T) {
 	})
 	t.Run("a_log_of_its_own_comes_after", func(t *testing.T) {
 		_, l, end := build(t)
-		found, err := Scan(l.opts)
-		require.NoError(t, err)
+		found := mustScan(t, l.opts)
 		fresh, err := Create(l.opts, found.NextNumber(), 2)
 		require.NoError(t, err)
 		mustReplay(t, l.opts, l.start, end, l.commits)
@@ -179,8 +173,7 @@ func TestSegmentsOfAnotherStoreAreNeverObsolete(t *testing.T) {
 			for _, number := range []uint64{1, maxForeign + 1} {
 				writeFile(t, d, o.name(number), file)
 			}
-			found, err := Scan(o)
-			require.NoError(t, err)
+			found := mustScan(t, o)
 			require.Empty(t, found.Segments())
 			require.Empty(t, found.Foreign())
 			require.Empty(t, found.Obsolete(First(o.SegmentSize, 100)))
