@@ -157,9 +157,9 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 	r.id = TreeID(d.uvarint())
 	switch r.op {
 	case opPut:
-		r.key, r.value = d.key(), d.bytes()
+		r.key, r.value = d.key(), d.value()
 	case opPutTag:
-		r.tag, r.key, r.value = d.int64(), d.key(), d.bytes()
+		r.tag, r.key, r.value = d.int64(), d.key(), d.value()
 		if r.tag == 0 && !d.short {
 			return r, nil, errors.New("put with the tag 0")
 		}
@@ -277,21 +277,19 @@ func (d *redoDecoder) sums() (n uint64, sums []byte) {
 	return n, sums
 }
 
-// key is bytes of a key, or of a bound of a range.
-func (d *redoDecoder) key() []byte {
-	n, _ := binary.Uvarint(d.b)
-	d.long = d.long || !d.short && n > maxBound
-	return d.bytes()
-}
-
 // maxBound is the size of the longest key, and one byte: see shortBound.
-const maxBound = uint64(pager.MaxPageSize/4 + 8 + 1)
+const maxBound = pager.MaxPageSize/4 + 8 + 1
 
-// bytes returns a slice that is never nil unless the payload is cut short.
-func (d *redoDecoder) bytes() []byte {
+// key returns a key, or a bound of a range.
+func (d *redoDecoder) key() []byte { return d.bytes(maxBound) }
+
+func (d *redoDecoder) value() []byte { return d.bytes(tree.MaxValue) }
+
+// bytes returns a slice of at most so many bytes that is never nil unless the payload is cut short.
+func (d *redoDecoder) bytes(most uint64) []byte {
 	n := d.uvarint()
-	d.long = d.long || !d.short && n > tree.MaxValue
-	if d.short || n > uint64(len(d.b)) {
+	if d.short || n > uint64(len(d.b)) || n > most {
+		d.long = d.long || !d.short && n > most
 		d.short = true
 		return nil
 	}
