@@ -190,8 +190,7 @@ func TestLogOfRolledBackPartsIsReset(t *testing.T) {
 	var err error
 	for i := 0; err == nil; i++ {
 		require.Less(t, i, 1000)
-		var tx *Tx
-		tx = begin(t, s, true)
+		tx := begin(t, s, true)
 		tx.SetDurability(NoSync)
 		for n := 0; n < 1500 && err == nil; n++ {
 			_, err = tx.Put(9, []byte("the same"), make([]byte, 900), 0)
