@@ -9,19 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	_ "modernc.org/sqlite" // the driver "sqlite": no cgo
 )
-
-func init() {
-	open := openSQLite("sqlite", false)
-	register(Engine{Name: "sqlite", Module: "modernc.org/sqlite", Checkpoints: true, Copies: true,
-		Open: open})
-	register(
-		Engine{Name: "sqlite-dual", Module: "modernc.org/sqlite", Expires: true, Purges: true, OnlyTTL: true,
-			Open: openSQLite("sqlite", true)},
-	)
-}
 
 // sqliteStore is one table without rowids, so that a row is in the index of its key. Write-ahead
 // log; synchronous FULL where commits are durable, because NORMAL syncs only at a checkpoint, and
