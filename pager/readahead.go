@@ -56,17 +56,17 @@ func (r *Reader) readAround(id Pgid) {
 	if !r.wantsBlock(id) || !r.inBlocks() {
 		return
 	}
-	block := r.blockOf(id)
-	if !r.ahead.blocks.has(block) && r.inMemory(id, block) {
-		return
-	}
-	n := Pgid(1)
+	block, n := r.blockOf(id), Pgid(1)
 	for size := r.ahead.bytes.Load() / aheadGrowth; n < mostAheadBlocks && int64(n)*aheadBlock < size; {
 		n *= 2
 	}
 	from := block / n * n
+	looked := r.ahead.blocks.has(block)
 	for i := from; i < from+n; i++ {
-		r.addBlock(i)
+		r.look(i)
+	}
+	if !looked && !r.ahead.absent.has(id) {
+		return
 	}
 	pages := Pgid(aheadBlock / r.pageSize)
 	for i := from * pages; i < (from+n)*pages; i++ {
@@ -78,38 +78,31 @@ func (r *Reader) readAround(id Pgid) {
 
 func (r *Reader) blockOf(id Pgid) Pgid { return id / Pgid(aheadBlock/r.pageSize) }
 
-func (r *Reader) addBlock(block Pgid) {
-	if !r.ahead.blocks.has(block) {
-		r.ahead.blocks.add(block)
-		r.ahead.bytes.Add(aheadBlock)
-	}
-}
-
 // wantsBlock reports whether a read of the page may wait for the disk, as far as is known.
 func (r *Reader) wantsBlock(id Pgid) bool {
 	return !r.ahead.blocks.has(r.blockOf(id)) || r.ahead.absent.has(id)
 }
 
-// inMemory asks which pages of a block are in memory, and reports whether this one is.
-func (r *Reader) inMemory(id, block Pgid) bool {
+// look asks which pages of a block are in memory. A file that this process could not write seems to
+// be all there.
+func (r *Reader) look(block Pgid) {
+	if r.ahead.blocks.has(block) {
+		return
+	}
 	pages := Pgid(aheadBlock / r.pageSize)
-	first := block * pages
-	n := min(pages, Pgid(r.end.Load())-first)
-	b, err := r.inFile(first, int(n)*r.pageSize)
-	if err != nil || r.o.ReadOnly { // The system may say that all of it is.
-		return false
+	first, units := block*pages, uint64(0)
+	if n := min(first+pages, Pgid(r.end.Load())); n > first && !r.o.ReadOnly {
+		if b, err := r.inFile(first, int(n-first)*r.pageSize); err == nil {
+			units = r.file.Resident(b, r.pageSize)
+		}
 	}
-	units := r.file.Resident(b, r.pageSize)
-	if units == 0 {
-		return false
-	}
-	for i := range n {
+	for i := range pages {
 		if units>>i&1 == 0 {
 			r.ahead.absent.add(first + i)
 		}
 	}
-	r.addBlock(block)
-	return !r.ahead.absent.has(id)
+	r.ahead.blocks.add(block)
+	r.ahead.bytes.Add(aheadBlock)
 }
 
 // ReadsAhead reports whether ReadAhead has an effect: not if all blocks were read.
