@@ -131,6 +131,18 @@ func TestBlocksInMemoryAreNotReadAhead(t *testing.T) {
 	require.EqualValues(t, 4*aheadBlock, p.Reader.ahead.bytes.Load(), "each block counts once")
 }
 
+// TestBlocksOfARequestCountThoughTheyAreInMemory: only the block of the page counted. Those of the
+// holes of a small file never did, and each later scan asked for all of its leaves: a scan of 10,000
+// rows had three quarters of its rate.
+func TestBlocksOfARequestCountThoughTheyAreInMemory(t *testing.T) {
+	p, f, refs, base := aheadPager(t, 2000)
+	f.resident = math.MaxUint64
+	p.Reader.ahead.bytes.Store(1 << 30)
+	mustPage(t, p, refs[1000], base)
+	require.Empty(t, f.took())
+	require.EqualValues(t, 1<<30+mostAheadBlocks*aheadBlock, p.Reader.ahead.bytes.Load())
+}
+
 // TestOnlyScannedPagesAreReadIfMemoryIsScarce. In a cgroup of 600 MB gets of a store of 577 MB
 // fell to 100/s: each fault read what lay around the page, and evicted pages that were wanted.
 func TestOnlyScannedPagesAreReadIfMemoryIsScarce(t *testing.T) {
