@@ -54,8 +54,6 @@ func (a *arena) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, erro
 	panic("arena: no deltas")
 }
 
-func (a *arena) Reassign(ref pager.Ref) (pager.Ref, bool, error) { return ref, false, nil }
-
 func (a *arena) Extent(ref pager.Ref, size int) ([]byte, error) { panic("arena: no extents") }
 func (a *arena) PrefetchSlot(pager.Ref)                         {}
 func (a *arena) ReadsAhead() bool                               { return false }
@@ -111,10 +109,6 @@ func (a *arena) Free(ref pager.Ref) error {
 
 func (a *arena) NewExtent([]byte) (pager.Ref, error) { panic("arena: no extents") }
 func (a *arena) FreeExtent(pager.Ref, int) error     { panic("arena: no extents") }
-func (a *arena) MoveExtent(pager.Ref, int) (pager.Ref, bool, error) {
-	panic("arena: no extents")
-}
-
 func (a *arena) commit() {
 	a.tx++
 	a.free = append(a.free, a.later...)

@@ -22,16 +22,16 @@ type Moved struct {
 	Read  int    // pages read
 	Kept  int    // extents at or above the limit for which there was no space further down
 	Next  []byte // first key of the next step; nil: the tree is done
-	Full  bool   // the Writer has no space below the limit, which ended the step
+	Full  bool   // the writer has no space below the limit, which ended the step
 }
 
-// Relocate moves pages and extents to where the Writer allocates new ones, and edits the path to
+// Relocate moves pages and extents to where the writer allocates new ones, and edits the path to
 // each of them. Pages that the transaction owns stay.
-func Relocate(w Writer, t *Tree, step Move) (Moved, error) {
+func Relocate(w RelocateWriter, t *Tree, step Move) (Moved, error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return Moved{}, err
 	}
-	m := relocator{Move: step, pageEditor: pageEditor{w: w}}
+	m := relocator{Move: step, pageEditor: pageEditor{w: w}, writer: w}
 	ref, err := m.move(t.Root, t.Depth-1, true)
 	if err != nil {
 		return Moved{}, err
@@ -45,7 +45,8 @@ type relocator struct {
 	Move
 	Moved
 	pageEditor
-	visited uint64 // pages
+	writer  RelocateWriter // is pageEditor.w
+	visited uint64         // pages
 }
 
 // count records that n pages at or above the limit moved to page to.
@@ -155,7 +156,7 @@ func (m *relocator) moveAlone(ref pager.Ref, level uint8) (pager.Ref, error) {
 	if ref.Pgid < m.Limit {
 		return ref, nil
 	}
-	nref, done, err := m.w.Reassign(ref)
+	nref, done, err := m.writer.Reassign(ref)
 	switch {
 	case err != nil || !done && m.Since > 0:
 		return ref, err
@@ -179,7 +180,7 @@ func (m *relocator) editMoved(ref pager.Ref, level uint8) (pager.Ref, []byte, er
 // moveExtent moves an extent to any place further down, also above the limit: a large value may
 // have no place below it until others have left the end of the file.
 func (m *relocator) moveExtent(ref pager.Ref, size, pageSize int) (pager.Ref, error) {
-	fresh, done, err := m.w.MoveExtent(ref, size)
+	fresh, done, err := m.writer.MoveExtent(ref, size)
 	if !done {
 		m.Kept++
 		return ref, err

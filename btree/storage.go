@@ -66,13 +66,6 @@ type Writer interface {
 	// StoreDelta is Edit of a CanDelta leaf with that base. changes replace those that the leaf
 	// has. Without ref it returns a new page: the other half of a split leaf.
 	StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error)
-	// Reassign is a cheaper Edit of a page that will not change and that no file holds yet: it
-	// gives the content another page number. done is false, and nothing has happened, for other
-	// pages.
-	Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err error)
-	// MoveExtent gives the value of an extent another place, nearer to the start of the file. done is
-	// false, and nothing has happened, if there is none.
-	MoveExtent(ref pager.Ref, size int) (fresh pager.Ref, done bool, err error)
 	// Undo returns the undo writer for pages of earlier transactions that no reader needs now; nil
 	// if there are none, or if such pages must be copied.
 	Undo() UndoWriter
@@ -84,6 +77,18 @@ type Writer interface {
 	NewExtent(value []byte) (pager.Ref, error)
 	// FreeExtent frees the extent of a value of size bytes.
 	FreeExtent(ref pager.Ref, size int) error
+}
+
+// A RelocateWriter is a Writer that can also move pages, for Relocate.
+type RelocateWriter interface {
+	Writer
+	// Reassign is a cheaper Edit of a page that will not change and that no file holds yet: it
+	// gives the content another page number. done is false, and nothing has happened, for other
+	// pages.
+	Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err error)
+	// MoveExtent gives the value of an extent another place, nearer to the start of the file. done is
+	// false, and nothing has happened, if there is none.
+	MoveExtent(ref pager.Ref, size int) (fresh pager.Ref, done bool, err error)
 }
 
 // An UndoWriter records what in-place changes overwrite: see pager.UndoWriter.
