@@ -12,8 +12,8 @@
 // Concurrency: a Store is safe for any number of goroutines, a Tx and its Cursors belong to one at
 // a time. Store documents the locks and their order. A reader takes no lock except that of the undo
 // log, when it begins while pages change in place. No goroutine runs at rest: goroutines of a
-// checkpoint, a recovery and a preallocation end with it, one that verifies leaves ahead of a scan
-// with its transaction or before, and workers of a parallel apply a fifth of a millisecond later.
+// checkpoint, a recovery, a preallocation and a parallel apply end with it, and one that verifies
+// leaves ahead of a scan ends with its transaction or before.
 //
 // The package knows trees by number. It does not know families, expiries or clocks; it stores a
 // clock mark with each commit for its caller.

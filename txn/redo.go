@@ -277,11 +277,8 @@ func (d *redoDecoder) sums() (n uint64, sums []byte) {
 	return n, sums
 }
 
-// maxBound is the size of the longest key, and one byte: see shortBound.
-const maxBound = pager.MaxPageSize/4 + 8 + 1
-
-// key returns a key, or a bound of a range.
-func (d *redoDecoder) key() []byte { return d.bytes(maxBound) }
+// key returns a key, or a bound of a range, which may be a byte longer: see shortBound.
+func (d *redoDecoder) key() []byte { return d.bytes(uint64(tree.MaxKey(pager.MaxPageSize)) + 1) }
 
 func (d *redoDecoder) value() []byte { return d.bytes(tree.MaxValue) }
 

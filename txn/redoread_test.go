@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
 )
 
@@ -18,10 +20,11 @@ import (
 func TestImpossibleLengthIsDamageAtOnce(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	length := binary.AppendUvarint(nil, 1<<40)
+	longest := uint64(tree.MaxKey(pager.MaxPageSize))
 	for name, op := range map[string][]byte{
 		"key":           append(appendOp(nil, opPut, 1), length...),
 		"key_overflow":  append(appendOp(nil, opDelete, 1), bytes.Repeat([]byte{0xff}, 11)...),
-		"key_by_a_byte": append(appendOp(nil, opDelete, 1), binary.AppendUvarint(nil, maxBound+1)...),
+		"key_by_a_byte": append(appendOp(nil, opDelete, 1), binary.AppendUvarint(nil, longest+2)...),
 		"tagged_key":    append(appendTag(appendOp(nil, opPutTag, 1), 1), length...),
 		"named_key":     append(appendTag(appendOp(nil, opPutNamed, 1), 1), length...),
 		"set_tag_key":   append(appendTag(appendOp(nil, opSetTag, 1), 1), length...),

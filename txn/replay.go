@@ -193,8 +193,8 @@ func (p *replayer) checkLeafCount(r redo) error {
 }
 
 // claimPages allocates the pages of all references, and raises the epoch of new pages above theirs.
-// It verifies that extents are those that were logged; of leaves, collectRef did.
-// It runs after the whole log was read, before anything else allocates.
+// It verifies that extents are those that were logged, as collectRef does for leaves. It runs after
+// the whole log was read, before anything else allocates.
 func (p *replayer) claimPages() error {
 	s := p.s
 	for _, r := range p.refs {

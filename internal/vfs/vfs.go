@@ -142,7 +142,7 @@ type File interface {
 	Close() error
 }
 
-// MaxResident is the number of units that one call of Resident may ask for.
+// MaxResident is the number of units, and of memory pages, that one call of Resident may ask for.
 const MaxResident = 64
 
 // Pending is a write that may be in flight. Wait is called once, by any goroutine.
