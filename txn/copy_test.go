@@ -12,12 +12,12 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// writeFile makes a file of b.
+// writeFile makes a durable file of b.
 func writeFile(t *testing.T, fsys vfs.FS, name string, b []byte) {
 	t.Helper()
 	f, err := fsys.Open(name, vfs.Write|vfs.Create)
 	require.NoError(t, err)
-	require.NoError(t, errors.Join(vfs.WriteFull(f, b, 0), f.Close()))
+	require.NoError(t, errors.Join(f.Truncate(int64(len(b))), vfs.WriteFull(f, b, 0), f.Sync(), f.Close()))
 }
 
 // TestCopyIsAStore: the copy of a snapshot is a whole file that opens without recovery, with the rows

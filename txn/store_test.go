@@ -208,10 +208,7 @@ func copyFile(t *testing.T, from, to vfs.FS, name string) {
 	b := make([]byte, size)
 	require.NoError(t, vfs.ReadFull(f, b, 0))
 	require.NoError(t, f.Close())
-	f, err = to.Open(name, vfs.Write|vfs.Create)
-	require.NoError(t, err)
-	require.NoError(t, vfs.WriteFull(f, b, 0))
-	require.NoError(t, errors.Join(f.Truncate(size), f.Sync(), f.Close()))
+	writeFile(t, to, name, b)
 }
 
 func TestTransactionAboveTheLimitIsRefusedAtThePutThatCrossesIt(t *testing.T) {
